@@ -1,1 +1,7 @@
+//! GoblinStore: an S3-compatible object store for one strong machine.
+//!
+//! See ARCHITECTURE.md for the map. Dependencies point down only:
+//! fronts (`s3`, `admin`) -> `store` -> `catalog` -> {`log`, `blob`, `arena`} -> `sys` and leaves.
 
+pub mod catalog;
+pub mod model;

@@ -1,0 +1,341 @@
+//! What the store asks the catalog to commit, what it gets back, and what the log records.
+//!
+//! A `Proposal` is decided by the catalog's single writer against the state of that moment and
+//! becomes a `Mutation`: the fully determined change, which the commit log carries and which
+//! replay applies without deciding anything again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use minicbor::{Decode, Encode};
+
+use super::{
+    AccessKey, BlobId, BlobPlace, Bucket, BucketId, BucketName, Checksum, ETag, Extent, Key, Lsn,
+    ObjectMetadata, ObjectVersion, OwnerId, Part, Upload, UploadId, User, VersionId,
+    WriteCondition,
+};
+use crate::model::condition::Refusal;
+
+/// The bytes of a small object or part, which travel inside the commit's log record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedBytes {
+    pub id: BlobId,
+    pub bytes: Bytes,
+}
+
+/// Where the bytes of a proposed object or part are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProposedData {
+    Empty,
+    /// Packed into the log with the commit; at most `pack_max` bytes.
+    Packed(PackedBytes),
+    /// A sealed, flushed blob file of `len` bytes whose id `BeginBlob` announced.
+    File {
+        id: BlobId,
+        len: u64,
+    },
+}
+
+impl ProposedData {
+    pub fn len(&self) -> u64 {
+        match self {
+            ProposedData::Empty => 0,
+            ProposedData::Packed(p) => p.bytes.len() as u64,
+            ProposedData::File { len, .. } => *len,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Names an object version as the source of a copy, with its conditions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopySource {
+    pub bucket: BucketId,
+    pub key: Key,
+    pub version: Option<VersionId>,
+    /// The version that the caller looked at and judged; the commit fails with
+    /// `CommitError::SourceChanged` when the source's commit is another one by then.
+    pub lsn: Lsn,
+}
+
+/// One entry of a DeleteObjects request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeleteEntry {
+    pub key: Key,
+    pub version: Option<VersionId>,
+    pub condition: WriteCondition,
+}
+
+/// One `<Part>` of CompleteMultipartUpload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompletedPart {
+    pub number: u32,
+    /// Hex MD5 without quotes, as the client sent it.
+    pub etag: String,
+    pub checksum: Option<Checksum>,
+}
+
+/// A change that the store wants.
+#[derive(Clone, Debug)]
+pub enum Proposal {
+    CreateBucket {
+        name: BucketName,
+        owner: OwnerId,
+        location: String,
+    },
+    DeleteBucket {
+        id: BucketId,
+    },
+    /// Announces a blob file before its first byte is written. Not logged, not flushed: what a
+    /// crash leaves is found because no committed version refers to it.
+    BeginBlob {
+        id: BlobId,
+    },
+    /// Gives up a blob that `BeginBlob` announced. Not logged.
+    AbandonBlob {
+        id: BlobId,
+    },
+    PutObject {
+        bucket: BucketId,
+        key: Key,
+        owner: OwnerId,
+        metadata: ObjectMetadata,
+        etag: ETag,
+        checksum: Option<Checksum>,
+        data: ProposedData,
+        condition: WriteCondition,
+    },
+    /// Makes `key` from `source` by reference: its extents, size and ETag; no byte moves.
+    CopyObject {
+        bucket: BucketId,
+        key: Key,
+        owner: OwnerId,
+        source: CopySource,
+        /// `None` keeps the source's metadata.
+        metadata: Option<ObjectMetadata>,
+        /// Replaces the source's checksum, when the client asked for another algorithm and the
+        /// store computed it; `None` keeps the source's.
+        checksum: Option<Checksum>,
+        condition: WriteCondition,
+    },
+    DeleteObjects {
+        bucket: BucketId,
+        entries: Vec<DeleteEntry>,
+    },
+    CreateUpload {
+        upload: Upload,
+    },
+    PutPart {
+        bucket: BucketId,
+        key: Key,
+        upload: UploadId,
+        number: u32,
+        etag: ETag,
+        checksum: Option<Checksum>,
+        data: ProposedData,
+    },
+    /// A part made of a range of an object, by reference. The store has read the range to know
+    /// its MD5 and checksum.
+    CopyPart {
+        bucket: BucketId,
+        key: Key,
+        upload: UploadId,
+        number: u32,
+        source: CopySource,
+        /// First byte and length within the source object.
+        range: (u64, u64),
+        etag: ETag,
+        checksum: Option<Checksum>,
+    },
+    CompleteUpload {
+        bucket: BucketId,
+        key: Key,
+        upload: UploadId,
+        parts: Vec<CompletedPart>,
+        /// `x-amz-mp-object-size`.
+        expected_size: Option<u64>,
+        /// A whole-object checksum that the client sent with the request.
+        expected_checksum: Option<Checksum>,
+        condition: WriteCondition,
+    },
+    AbortUpload {
+        bucket: BucketId,
+        key: Key,
+        upload: UploadId,
+    },
+    PutUser {
+        user: User,
+    },
+    PutAccessKey {
+        key: AccessKey,
+    },
+    DeleteAccessKey {
+        access_key: String,
+    },
+    /// Moves a packed blob to the record that carries it now (compaction). Skipped when the blob
+    /// is no longer where `from` says.
+    Relocate {
+        data: PackedBytes,
+        from: BlobPlace,
+    },
+}
+
+/// What a commit did.
+#[derive(Clone, Debug)]
+pub enum Committed {
+    Bucket {
+        bucket: Arc<Bucket>,
+        existed: bool,
+    },
+    Object(Arc<ObjectVersion>),
+    Deleted(Vec<Result<Deleted, CommitError>>),
+    Part(Part),
+    /// Nothing to tell beyond that it is done.
+    Done,
+}
+
+/// The outcome of one delete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    pub key: Key,
+    /// The version removed, when one was named.
+    pub version: Option<VersionId>,
+    /// The delete marker made or removed.
+    pub marker: Option<VersionId>,
+}
+
+/// Why a proposal was not committed. Nothing of it is visible.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    #[error("no such bucket")]
+    NoSuchBucket,
+    #[error("no such key")]
+    NoSuchKey,
+    #[error("no such version")]
+    NoSuchVersion,
+    #[error("no such upload")]
+    NoSuchUpload,
+    #[error("the bucket name belongs to another user")]
+    BucketAlreadyExists,
+    #[error("the bucket is not empty")]
+    BucketNotEmpty,
+    #[error("condition {0} does not hold")]
+    PreconditionFailed(&'static str),
+    #[error("the copy source changed while it was read")]
+    SourceChanged,
+    #[error("part {number} is missing or its ETag differs")]
+    InvalidPart { number: u32 },
+    #[error("parts are not in ascending order")]
+    InvalidPartOrder,
+    #[error("part {number} is smaller than 5 MiB")]
+    EntityTooSmall { number: u32, size: u64 },
+    #[error("the completed object has another size than the request says")]
+    SizeMismatch,
+    #[error("a checksum of the request differs from the stored one")]
+    BadDigest,
+    #[error("the object would exceed 5 TiB")]
+    EntityTooLarge,
+    #[error("no such access key")]
+    NoSuchAccessKey,
+    /// The announced blob is no longer pending; the client should send it again (503).
+    #[error("the blob {0} is no longer pending")]
+    BlobNotPending(BlobId),
+    /// The commit queue is full (503 SlowDown).
+    #[error("too many commits are waiting")]
+    Busy,
+    /// The disk is full: a clear error on writes; reads and deletes go on.
+    #[error("no space left on the device")]
+    NoSpace,
+    /// The log or the database failed; the message is for the operator only (500).
+    #[error("the catalog failed: {0}")]
+    Failed(Arc<str>),
+}
+
+impl From<Refusal> for CommitError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoSuchKey => CommitError::NoSuchKey,
+            Refusal::Failed(header) => CommitError::PreconditionFailed(header),
+        }
+    }
+}
+
+/// A decided change, as the commit log records it. Append variants, never renumber.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Mutation {
+    #[n(0)]
+    CreateBucket(#[n(0)] Bucket),
+    #[n(1)]
+    DeleteBucket(#[n(0)] BucketId),
+    /// Installs a version as the current one. Also copies and completed uploads: `upload` is then
+    /// the upload that ends with this commit. `packed` names the blob that this record carries.
+    #[n(2)]
+    PutObject {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        key: Key,
+        #[n(2)]
+        version: ObjectVersion,
+        #[n(3)]
+        upload: Option<UploadId>,
+        #[n(4)]
+        packed: Option<BlobId>,
+        /// What a retried CompleteMultipartUpload must repeat: a digest of the part list.
+        #[cbor(n(5), with = "minicbor::bytes")]
+        complete_digest: Option<Vec<u8>>,
+    },
+    /// Removes versions; `None` is the current one of an unversioned bucket.
+    #[n(3)]
+    DeleteObjects {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        keys: Vec<(Key, VersionId)>,
+    },
+    #[n(4)]
+    CreateUpload(#[n(0)] Upload),
+    #[n(5)]
+    PutPart {
+        #[n(0)]
+        upload: UploadId,
+        #[n(1)]
+        part: Part,
+        #[n(2)]
+        packed: Option<BlobId>,
+    },
+    #[n(6)]
+    AbortUpload(#[n(0)] UploadId),
+    #[n(7)]
+    PutUser(#[n(0)] User),
+    #[n(8)]
+    PutAccessKey(#[n(0)] AccessKey),
+    #[n(9)]
+    DeleteAccessKey(#[n(0)] String),
+    /// Compaction moved a packed blob into this record.
+    #[n(10)]
+    Relocate(#[n(0)] BlobId),
+}
+
+/// Extents of `range` (first byte, length) of an object made of `extents`.
+pub fn slice_extents(extents: &[Extent], range: (u64, u64)) -> Vec<Extent> {
+    let (start, end) = (range.0, range.0.saturating_add(range.1));
+    let mut out = Vec::new();
+    let mut at = 0u64;
+    for extent in extents {
+        let next = at + extent.len;
+        let (from, to) = (start.max(at), end.min(next));
+        if from < to {
+            out.push(Extent {
+                blob: extent.blob,
+                offset: extent.offset + (from - at),
+                len: to - from,
+            });
+        }
+        at = next;
+    }
+    out
+}

@@ -1,0 +1,5 @@
+//! The only module with `unsafe`: aligned memory, direct files, io_uring, mappings, NUMA.
+//!
+//! Owns the boundary to the kernel. No policy, no HTTP, no SQL.
+
+pub mod engine;
