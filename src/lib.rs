@@ -4,4 +4,8 @@
 //! fronts (`s3`, `admin`) -> `store` -> `catalog` -> {`log`, `blob`, `arena`} -> `sys` and leaves.
 
 pub mod catalog;
+pub mod config;
+pub mod limits;
+pub mod metrics;
 pub mod model;
+pub mod rng;
