@@ -4,6 +4,7 @@
 //! fronts (`s3`, `admin`) -> `store` -> `catalog` -> {`log`, `blob`, `arena`} -> `sys` and leaves.
 
 pub mod catalog;
+pub mod clock;
 pub mod config;
 pub mod limits;
 pub mod metrics;

@@ -4,6 +4,11 @@
 //! object file and never deletes bytes; it never shows SQL or a transaction across its trait.
 //! Any thread may call it; commits are carried out by one writer thread, in groups.
 
+mod decide;
+pub mod memory;
+
+pub use memory::MemoryCatalog;
+
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -41,12 +46,16 @@ pub enum ListRow<T> {
     CommonPrefix(String),
 }
 
+/// An object as a listing shows it. The version has what ListObjectsV2 answers (size, times,
+/// ETag, owner, storage class, names of the checksum's algorithm and kind); extents, parts, other
+/// metadata and the checksum's value may be left out: read the object to get them.
 #[derive(Clone, Debug)]
 pub struct ListedObject {
     pub key: Key,
     pub version: Arc<ObjectVersion>,
 }
 
+/// A version as a listing shows it; see `ListedObject` for what may be left out.
 #[derive(Clone, Debug)]
 pub struct ListedVersion {
     pub key: Key,
