@@ -6,6 +6,7 @@
 pub mod catalog;
 pub mod clock;
 pub mod config;
+pub mod digest;
 pub mod http;
 pub mod limits;
 pub mod metrics;
