@@ -1,0 +1,73 @@
+"""Fixtures: one server and one nginx for each test process; a fresh bucket for each test."""
+
+import os
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+import pytest
+
+from harness import ALT, MAIN, ExternalStore, Nginx, Store
+from raw import Client
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "own_server: uses a server of its own, not the shared one")
+
+
+@pytest.fixture(scope="session")
+def workdir():
+    path = Path(tempfile.mkdtemp(prefix="goblin-test-"))
+    yield path
+    if not os.environ.get("GOBLIN_TEST_KEEP"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def store(workdir):
+    """The server that most tests share."""
+    if address := os.environ.get("GOBLIN_TEST_HOST"):
+        yield ExternalStore(address)
+        return
+    server = Store(workdir / "store").start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def nginx(workdir, store):
+    front = Nginx(workdir / "nginx", f"127.0.0.1:{store.port}", ports=2).start()
+    yield front
+    front.stop()
+
+
+@pytest.fixture(scope="session", params=["direct", "nginx"])
+def endpoint(request, store):
+    """The same test twice: straight to the server, and through nginx with TLS."""
+    if request.param == "direct":
+        return store.endpoint()
+    return request.getfixturevalue("nginx").endpoint()
+
+
+@pytest.fixture
+def s3(endpoint):
+    client = Client(endpoint, MAIN)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def alt(endpoint):
+    client = Client(endpoint, ALT)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def bucket(s3):
+    """A new bucket of MAIN; its name, which needs no escaping. Left for the data directory to go."""
+    name = f"t-{uuid.uuid4().hex[:16]}"
+    answer = s3.put(f"/{name}")
+    assert answer.status == 200, answer
+    return name
