@@ -73,11 +73,9 @@ fn sources() -> Vec<Source> {
                 || below.components().any(|c| c.as_os_str() == "tests");
             let code = match is_test_file {
                 true => Vec::new(),
-                false => text
-                    .lines()
-                    .take_while(|l| *l != "mod tests {")
-                    .map(str::to_owned)
-                    .collect(),
+                false => {
+                    text.lines().take_while(|l| *l != "mod tests {").map(str::to_owned).collect()
+                }
             };
             Source { path, room, code }
         })
@@ -168,14 +166,25 @@ fn files_functions_and_lines_are_short() {
                 broken.push(format!("{name}:{}: a long line", number + 1));
             }
             let indent = line.len() - line.trim_start().len();
-            let starts = ["fn ", "pub fn ", "async fn ", "pub async fn ", "pub(super) fn ",
-                "pub(super) async fn ", "pub(crate) fn ", "pub(crate) async fn ", "unsafe fn "];
+            let starts = [
+                "fn ",
+                "pub fn ",
+                "async fn ",
+                "pub async fn ",
+                "pub(super) fn ",
+                "pub(super) async fn ",
+                "pub(crate) fn ",
+                "pub(crate) async fn ",
+                "unsafe fn ",
+            ];
             if open.is_none() && starts.iter().any(|s| line.trim_start().starts_with(s)) {
                 open = Some((number, indent));
             }
             if let Some((from, depth)) = open
                 && indent == depth
-                && (line.trim_start().starts_with('}') || line.ends_with(';') || line.ends_with('}'))
+                && (line.trim_start().starts_with('}')
+                    || line.ends_with(';')
+                    || line.ends_with('}'))
             {
                 let lines = number - from + 1;
                 if lines > FUNCTION_LINES_MAX {

@@ -141,7 +141,12 @@ impl ObjectStore {
     }
 
     /// Reads ahead and sends in order until the end, an error, or a receiver that is gone.
-    async fn pump(self, extents: Vec<Extent>, send: mpsc::Sender<StoreResult<Bytes>>, _pin: pins::Pin) {
+    async fn pump(
+        self,
+        extents: Vec<Extent>,
+        send: mpsc::Sender<StoreResult<Bytes>>,
+        _pin: pins::Pin,
+    ) {
         let mut pieces = Pieces { extents, next: 0 };
         let mut budget = Budget::new(&self);
         let mut open: Option<(BlobRef, BlobReader)> = None;
@@ -330,7 +335,12 @@ impl ReadPiece {
         Box::pin(async move { Err(error) })
     }
 
-    fn start(store: ObjectStore, piece: Extent, reader: Option<BlobReader>, grant: Grant) -> PieceFuture {
+    fn start(
+        store: ObjectStore,
+        piece: Extent,
+        reader: Option<BlobReader>,
+        grant: Grant,
+    ) -> PieceFuture {
         Box::pin(async move {
             let bytes = match reader {
                 Some(reader) => {

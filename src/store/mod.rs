@@ -40,8 +40,10 @@ pub use writer::{ObjectWriter, WriteOptions, Written};
 use crate::arena::Arena;
 use crate::blob::BlobFiles;
 use crate::catalog::Catalog;
+pub use crate::catalog::{ListObjects, ListRow, ListedObject, ListedVersion, Page, Usage};
 use crate::log::SegmentReader;
 use crate::model::BlobId;
+use crate::rng::Rng;
 
 pub type StoreResult<T> = Result<T, StoreError>;
 
@@ -92,6 +94,7 @@ pub struct Shared {
     pub settings: StoreSettings,
     pub catalog: Arc<dyn Catalog>,
     pub arena: Arc<Arena>,
+    rng: Rng,
     hash_pool: HashPool,
     /// Announced blobs that were given up; the collector takes them from here.
     abandoned: UnboundedSender<BlobId>,
@@ -108,6 +111,7 @@ impl Shared {
         settings: StoreSettings,
         catalog: Arc<dyn Catalog>,
         arena: Arc<Arena>,
+        rng: Rng,
     ) -> std::io::Result<(Arc<Shared>, Abandoned)> {
         let (abandoned, receiver) = unbounded_channel();
         let hash_pool = HashPool::start(settings.hash_threads)?;
@@ -119,6 +123,7 @@ impl Shared {
             hash_pool,
             catalog,
             arena,
+            rng,
             abandoned,
             settings,
         };

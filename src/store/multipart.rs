@@ -106,7 +106,10 @@ impl ObjectStore {
     }
 
     /// Makes the object. A repeated request with the same parts gets the same answer.
-    pub async fn complete_upload(&self, request: CompleteUpload) -> StoreResult<Arc<ObjectVersion>> {
+    pub async fn complete_upload(
+        &self,
+        request: CompleteUpload,
+    ) -> StoreResult<Arc<ObjectVersion>> {
         let proposal = Proposal::CompleteUpload {
             bucket: request.bucket,
             key: request.key,
@@ -119,7 +122,12 @@ impl ObjectStore {
         object_of(self.commit(proposal).await?)
     }
 
-    pub async fn abort_upload(&self, bucket: BucketId, key: Key, upload: UploadId) -> StoreResult<()> {
+    pub async fn abort_upload(
+        &self,
+        bucket: BucketId,
+        key: Key,
+        upload: UploadId,
+    ) -> StoreResult<()> {
         self.commit(Proposal::AbortUpload { bucket, key, upload }).await.map(drop)
     }
 

@@ -15,7 +15,6 @@ use crate::blob::{BlobError, BlobWriter};
 use crate::digest::{DigestRequest, Digester, Digests};
 use crate::model::commit::{PackedBytes, ProposedData};
 use crate::model::{BlobId, Proposal};
-use crate::rng;
 use crate::sys::aligned_buf::{AlignedBuf, SharedBuf};
 
 /// Packed objects from this size on are hashed on a hashing thread.
@@ -159,10 +158,11 @@ impl ObjectWriter {
             digester.update(&bytes);
             digester.finish()
         };
+        let id = BlobId(self.store.shared.rng.bytes());
         let data = if bytes.is_empty() {
             ProposedData::Empty
         } else {
-            ProposedData::Packed(PackedBytes { id: rng::blob_id(), bytes: bytes.clone() })
+            ProposedData::Packed(PackedBytes { id, bytes: bytes.clone() })
         };
         Ok(Written { size: self.size, digests, data, head: Some(bytes), pending: None })
     }
@@ -176,7 +176,7 @@ impl ObjectWriter {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) | Err(_) => return Err(StoreError::SlowDown("upload buffers")),
         };
-        let id = rng::blob_id();
+        let id = BlobId(store.shared.rng.bytes());
         store.shared.catalog.commit(Proposal::BeginBlob { id }).await?;
         let pending = PendingBlob { id, abandoned: store.shared.abandoned.clone(), armed: true };
         let writer = store.blobs.create(id, self.options.size_hint).await.map_err(write_error)?;
