@@ -12,3 +12,4 @@ pub mod limits;
 pub mod metrics;
 pub mod model;
 pub mod rng;
+pub mod sys;

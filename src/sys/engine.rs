@@ -27,11 +27,16 @@ pub enum OpenMode {
 /// Gives files. One per thread, cheap to clone behind the `Rc`.
 pub trait IoEngine {
     /// Opens with O_DIRECT where the file system has it. **Errors** those of open(2).
-    fn open<'a>(&'a self, path: &'a Path, mode: OpenMode) -> LocalBoxFuture<'a, io::Result<Rc<dyn DirectFile>>>;
+    fn open<'a>(
+        &'a self,
+        path: &'a Path,
+        mode: OpenMode,
+    ) -> LocalBoxFuture<'a, io::Result<Rc<dyn DirectFile>>>;
     /// unlink(2); a missing file is an error of kind `NotFound`.
     fn remove<'a>(&'a self, path: &'a Path) -> LocalBoxFuture<'a, io::Result<()>>;
     fn rename<'a>(&'a self, from: &'a Path, to: &'a Path) -> LocalBoxFuture<'a, io::Result<()>>;
-    /// Creates the directory and its parents; an existing one is fine.
+    /// Creates the directory and its parents; an existing one is fine. What it made is durable
+    /// when it returns.
     fn create_dir_all<'a>(&'a self, path: &'a Path) -> LocalBoxFuture<'a, io::Result<()>>;
     /// fsync(2) of a directory: its entries are durable after this.
     fn sync_dir<'a>(&'a self, path: &'a Path) -> LocalBoxFuture<'a, io::Result<()>>;
@@ -43,9 +48,15 @@ pub trait IoEngine {
 pub trait DirectFile {
     /// Alignment in bytes that offsets, lengths and memory need (a power of two, at most 4096).
     fn align(&self) -> usize;
+    /// False when the file system refused O_DIRECT and the page cache is in between.
+    fn direct(&self) -> bool;
     /// Reads into `buf` (its capacity is the wanted length) from `offset`; returns the bytes read,
     /// fewer only at the end of the file. The buffer's length is set to that.
-    fn read_at(&self, buf: AlignedBuf, offset: u64) -> LocalBoxFuture<'_, (io::Result<usize>, AlignedBuf)>;
+    fn read_at(
+        &self,
+        buf: AlignedBuf,
+        offset: u64,
+    ) -> LocalBoxFuture<'_, (io::Result<usize>, AlignedBuf)>;
     /// Writes all of `buf` at `offset`; short writes are continued inside. The buffer is shared:
     /// a hasher may read it at the same time.
     fn write_at(&self, buf: SharedBuf, offset: u64) -> LocalBoxFuture<'_, io::Result<()>>;

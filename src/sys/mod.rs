@@ -2,4 +2,6 @@
 //!
 //! Owns the boundary to the kernel. No policy, no HTTP, no SQL.
 
+pub mod aligned_buf;
 pub mod engine;
+pub mod uring;
