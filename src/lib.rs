@@ -12,4 +12,5 @@ pub mod limits;
 pub mod metrics;
 pub mod model;
 pub mod rng;
+pub mod s3;
 pub mod sys;
