@@ -3,6 +3,7 @@
 //! See ARCHITECTURE.md for the map. Dependencies point down only:
 //! fronts (`s3`, `admin`) -> `store` -> `catalog` -> {`log`, `blob`, `arena`} -> `sys` and leaves.
 
+pub mod blob;
 pub mod catalog;
 pub mod clock;
 pub mod config;
