@@ -4,5 +4,7 @@
 //! the arena; those are behind the store.
 
 pub mod error;
+pub mod host;
+pub mod query;
 pub mod time;
 pub mod xml;
