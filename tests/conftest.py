@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import ALT, MAIN, ExternalStore, Nginx, Store
+from harness import ALT, MAIN, ExternalStore, Nginx, Store, clean_environment
 from raw import Client
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "own_server: uses a server of its own, not the shared one")
+    """Client libraries in this process must not see settings that point elsewhere."""
+    environment = clean_environment()
+    os.environ.clear()
+    os.environ.update(environment)
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +36,16 @@ def store(workdir):
     server = Store(workdir / "store").start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def own_store(tmp_path):
+    """A server of this test alone, which may be restarted or killed."""
+    if os.environ.get("GOBLIN_TEST_HOST"):
+        pytest.skip("needs a server that the test may restart")
+    server = Store(tmp_path / "store").start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="session")
