@@ -4,4 +4,5 @@
 
 pub mod aligned_buf;
 pub mod engine;
+pub mod fault;
 pub mod uring;
