@@ -48,6 +48,16 @@ def own_store(tmp_path):
     server.kill()
 
 
+@pytest.fixture
+def own_store_with_socket(tmp_path):
+    if os.environ.get("GOBLIN_TEST_HOST"):
+        pytest.skip("needs a server with a Unix socket")
+    path = tmp_path / "http.sock"
+    server = Store(tmp_path / "store", options=["--unix-socket", str(path)]).start()
+    yield server, path
+    server.stop()
+
+
 @pytest.fixture(scope="session")
 def nginx(workdir, store):
     front = Nginx(workdir / "nginx", f"127.0.0.1:{store.port}", ports=2).start()

@@ -19,6 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REGION = "us-east-1"
 START_SECS = 60
+# Names under which the test servers take a bucket from the host name.
+DOMAINS = ("s3.test", "s3.localhost")
+# Small, so that many servers fit on one machine; any free port for the administration.
+DEFAULT_OPTIONS = ("--admin-address", "127.0.0.1:0", "--memory", "128M", "--small-memory", "32M",
+                   "--log-segment", "64M", "--domain", ",".join(DOMAINS))
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ class Store(Process):
         self.spawn(
             [*self.command, "serve", "--data-dir", str(self.data), "--listen-address", "127.0.0.1",
              "--http-port", str(self.port), "--region", REGION, "--bootstrap", str(bootstrap),
-             *self.options],
+             *DEFAULT_OPTIONS, *self.options],
             self.log, clean_environment(**self.env))
         self.port = self._wait_for_endpoint(endpoint)
         wait_for_port(self.port, self.process, "goblin-store", self.log)
