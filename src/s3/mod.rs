@@ -3,6 +3,7 @@
 //! Owns everything that is S3 and nothing else. It never touches the catalog, the log, blobs or
 //! the arena; those are behind the store.
 
+pub mod auth;
 pub mod error;
 pub mod host;
 pub mod query;

@@ -41,6 +41,11 @@ impl Query {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
+    /// Whether there are no parameters.
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
     /// Whether there is a parameter of that name, as for sub-resources such as `uploads`.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
