@@ -77,7 +77,7 @@ pub struct BlockSums {
 }
 
 impl BlockSums {
-    pub fn new() -> BlockSums {
+    pub fn start() -> BlockSums {
         let current = Digest::new(CrcAlgorithm::Crc32Iscsi);
         BlockSums { done: Vec::new(), current, filled: 0 }
     }
@@ -180,7 +180,7 @@ mod tests {
     const ID: BlobId = BlobId([7; 16]);
 
     fn sums_of(bytes: &[u8], step: usize) -> Vec<u32> {
-        let mut sums = BlockSums::new();
+        let mut sums = BlockSums::start();
         bytes.chunks(step).for_each(|chunk| sums.update(chunk));
         sums.finish()
     }

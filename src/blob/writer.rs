@@ -52,7 +52,7 @@ impl BlobWriter {
             engine,
             file,
             in_flight: FuturesUnordered::new(),
-            sums: BlockSums::new(),
+            sums: BlockSums::start(),
             len: 0,
             allocated,
             failed: false,
@@ -75,8 +75,8 @@ impl BlobWriter {
     /// Takes the next bytes and starts writing them; waits while four writes are in flight.
     ///
     /// **Shape** any length that is a multiple of 4096; only the last chunk may have another.
-    /// **Errors** `NoSpace` or `Io`, of this write or an earlier one; the blob is then lost. `Io` of
-    /// kind `FileTooLarge` beyond `BLOB_BYTES_MAX`.
+    /// **Errors** `NoSpace` or `Io`, of this write or an earlier one; the blob is then lost.
+    /// `Io` of kind `FileTooLarge` beyond `BLOB_BYTES_MAX`.
     /// **Cancel** the chunk may or may not have been taken: give the writer up.
     pub async fn append(&mut self, chunk: SharedBuf) -> Result<(), BlobError> {
         let grown = self.len + chunk.len() as u64;

@@ -27,6 +27,7 @@ pub enum OpenMode {
 /// Gives files. One per thread, cheap to clone behind the `Rc`.
 pub trait IoEngine {
     /// Opens with O_DIRECT where the file system has it. **Errors** those of open(2).
+    /// **Cancel** a file to be created may appear all the same, also a moment later.
     fn open<'a>(
         &'a self,
         path: &'a Path,
@@ -45,6 +46,7 @@ pub trait IoEngine {
 }
 
 /// An open file for aligned I/O. Offsets and lengths are multiples of `align()`.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks a file whether it is empty")]
 pub trait DirectFile {
     /// Alignment in bytes that offsets, lengths and memory need (a power of two, at most 4096).
     fn align(&self) -> usize;

@@ -120,14 +120,12 @@ impl UringEngine {
 
     async fn open_file(&self, path: &Path, mode: OpenMode) -> io::Result<UringFile> {
         let _permit = permit(&self.permits).await;
-        let (file, opened_direct) =
-            match options(mode).custom_flags(libc::O_DIRECT).open(path).await {
-                Ok(file) => (file, true),
-                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-                    (reopen(path, mode).await?, false)
-                }
-                Err(e) => return Err(e),
-            };
+        let direct_options = options(mode, libc::O_DIRECT);
+        let (file, opened_direct) = match open_detached(direct_options, path).await {
+            Ok(file) => (file, true),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (reopen(path, mode).await?, false),
+            Err(e) => return Err(e),
+        };
         let align = direct_align(file.as_raw_fd())?;
         let direct = opened_direct && align.is_some();
         if !direct {
@@ -149,9 +147,17 @@ async fn permit(permits: &Semaphore) -> Option<SemaphorePermit<'_>> {
     permits.acquire().await.ok()
 }
 
-fn options(mode: OpenMode) -> OpenOptions {
+/// Opens in a task of its own. The ring completes an open whose future was dropped and would then
+/// lose the descriptor for ever; the task lives on and closes it.
+async fn open_detached(options: OpenOptions, path: &Path) -> io::Result<File> {
+    let path = path.to_path_buf();
+    let task = tokio_uring::spawn(async move { options.open(path).await });
+    task.await.unwrap_or_else(|e| Err(io::Error::other(e)))
+}
+
+fn options(mode: OpenMode, flags: i32) -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.mode(FILE_MODE).read(true);
+    options.mode(FILE_MODE).read(true).custom_flags(flags);
     match mode {
         OpenMode::Read => {}
         OpenMode::ReadWrite => {
@@ -167,9 +173,9 @@ fn options(mode: OpenMode) -> OpenOptions {
 /// Opens without O_DIRECT after the file system refused it. A refused open with `CreateNew` may
 /// have left the empty file behind, which is then ours to take.
 async fn reopen(path: &Path, mode: OpenMode) -> io::Result<File> {
-    match options(mode).open(path).await {
+    match open_detached(options(mode, 0), path).await {
         Err(e) if mode == OpenMode::CreateNew && e.kind() == io::ErrorKind::AlreadyExists => {
-            let file = options(OpenMode::ReadWrite).open(path).await?;
+            let file = open_detached(options(OpenMode::ReadWrite, 0), path).await?;
             let (_, length) = stat(file.as_raw_fd())?;
             if length == 0 { Ok(file) } else { Err(e) }
         }
@@ -258,7 +264,7 @@ impl IoEngine for UringEngine {
     fn sync_dir<'a>(&'a self, path: &'a Path) -> LocalBoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
             let _permit = permit(&self.permits).await;
-            let dir = File::open(path).await?;
+            let dir = open_detached(options(OpenMode::Read, libc::O_DIRECTORY), path).await?;
             dir.sync_all().await
         })
     }
@@ -502,6 +508,28 @@ mod tests {
             file.sync().await.unwrap();
             let (n, _) = file.read_at(AlignedBuf::recycled(4096), 0).await;
             assert!(n.is_ok());
+        });
+    }
+
+    /// The descriptor of an open that nobody waits for any more is closed.
+    #[test]
+    fn dropped_opens_leak_no_descriptor() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("file");
+        let descriptors = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        in_ring(async {
+            let engine = UringEngine::new();
+            drop(engine.open(&path, OpenMode::CreateNew).await.unwrap());
+            let before = descriptors();
+            for _ in 0..600 {
+                let mut open = engine.open(&path, OpenMode::Read);
+                let _ = futures_util::poll!(&mut open);
+                tokio::task::yield_now().await;
+                drop(open);
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            let after = descriptors();
+            assert!(after < before + 300, "{before} descriptors before, {after} after");
         });
     }
 
