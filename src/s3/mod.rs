@@ -4,6 +4,7 @@
 //! the arena; those are behind the store.
 
 pub mod auth;
+pub mod aws_chunked;
 pub mod error;
 pub mod host;
 pub mod query;
