@@ -51,7 +51,9 @@ macro_rules! error_codes {
 }
 
 error_codes! {
+    AccessControlListNotSupported 400 final "The bucket does not allow ACLs";
     AccessDenied 403 final "Access Denied";
+    AccessForbidden 403 final "CORSResponse: This CORS request is not allowed.";
     AuthorizationHeaderMalformed 400 final "The authorization header is malformed.";
     AuthorizationQueryParametersError 400 final
         "Error parsing the authorization query parameters.";

@@ -4,9 +4,15 @@
 //! the arena; those are behind the store.
 
 pub mod auth;
+pub mod authorise;
 pub mod aws_chunked;
+pub mod claims;
 pub mod error;
+pub mod etag;
+pub mod headers;
 pub mod host;
+pub mod operation;
 pub mod query;
+pub mod range;
 pub mod time;
 pub mod xml;

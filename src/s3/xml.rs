@@ -78,6 +78,11 @@ impl XmlWriter {
         self.close(name);
     }
 
+    /// Text directly inside the element that is open.
+    pub fn text(&mut self, text: &str) {
+        escape_into(&mut self.out, text);
+    }
+
     /// A whole element with a number.
     pub fn number(&mut self, name: &str, number: u64) {
         self.element(name, &number.to_string());

@@ -1,0 +1,182 @@
+//! GET and HEAD /bucket/key: everything but the bytes is the same for both.
+//!
+//! The hot path of the server: for an object whose version and head are in RAM nothing here waits.
+
+use super::prelude::*;
+use crate::s3::body::object_body;
+use crate::s3::etag::{self, ReadDecision};
+use crate::s3::range::{self, Requested};
+
+/// **Source** AWS S3 API reference, GetObject.
+pub async fn get_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
+    let version = find(s3, request).await?;
+    let selection = match plan(request, &version)? {
+        Plan::Answer(response) => return Ok(response),
+        Plan::Send(selection) => selection,
+    };
+    let bytes = s3.store.read(&version, selection.first, selection.len).await?;
+    let mut response = head_of(request, &version, &selection)?;
+    *response.body_mut() = object_body(bytes, selection.len);
+    Ok(response)
+}
+
+/// **Source** AWS S3 API reference, HeadObject.
+pub async fn head_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
+    let version = find(s3, request).await?;
+    match plan(request, &version)? {
+        Plan::Answer(response) => Ok(response),
+        Plan::Send(selection) => head_of(request, &version, &selection),
+    }
+}
+
+/// What a read is answered with.
+enum Plan {
+    /// Without bytes: 304.
+    Answer(Response),
+    Send(Selection),
+}
+
+/// The bytes that a read gets.
+struct Selection {
+    first: u64,
+    len: u64,
+    /// 206 with Content-Range.
+    partial: bool,
+    /// The number of parts, when the request named one of them.
+    parts: Option<usize>,
+}
+
+/// The version that the request names, unless it is a delete marker.
+pub async fn find(s3: &S3State, request: &S3Request<'_>) -> Result<Arc<ObjectVersion>, S3Error> {
+    let named = request.version_id()?;
+    let version = s3.store.lookup(request.bucket()?.id, request.key()?, named).await?;
+    match (version.delete_marker, named) {
+        (false, _) => Ok(version),
+        (true, None) => {
+            Err(S3Error::new(S3ErrorCode::NoSuchKey).detail("Key", request.key()?.as_str()))
+        }
+        (true, Some(_)) => Err(S3Error::new(S3ErrorCode::MethodNotAllowed)),
+    }
+}
+
+/// Judges the conditions, then the part number or the range.
+fn plan(request: &S3Request<'_>, version: &ObjectVersion) -> Result<Plan, S3Error> {
+    let headers = &request.headers;
+    match etag::decide_read(headers, version) {
+        ReadDecision::Proceed => {}
+        ReadDecision::NotModified => {
+            let mut response = response::empty(StatusCode::NOT_MODIFIED);
+            response::add_validators(response.headers_mut(), version);
+            return Ok(Plan::Answer(response));
+        }
+        ReadDecision::Failed(condition) => {
+            return Err(
+                S3Error::new(S3ErrorCode::PreconditionFailed).detail("Condition", condition)
+            );
+        }
+    }
+    if let Some(number) = request.query.get("partNumber") {
+        return part_selection(request, version, number).map(Plan::Send);
+    }
+    let whole = Selection { first: 0, len: version.size, partial: false, parts: None };
+    let range = headers.get(RANGE).filter(|_| etag::if_range_holds(headers, version));
+    let Some(range) = range else { return Ok(Plan::Send(whole)) };
+    match range::parse(range.as_bytes(), version.size) {
+        Requested::Whole => Ok(Plan::Send(whole)),
+        Requested::Part { first, len } => {
+            Ok(Plan::Send(Selection { first, len, partial: true, parts: None }))
+        }
+        Requested::Unsatisfiable => Err(unsatisfiable(range, version.size)),
+    }
+}
+
+fn unsatisfiable(range: &HeaderValue, size: u64) -> S3Error {
+    S3Error::new(S3ErrorCode::InvalidRange)
+        .detail("RangeRequested", String::from_utf8_lossy(range.as_bytes()))
+        .detail("ActualObjectSize", size.to_string())
+        .header(CONTENT_RANGE, response::header_value(&format!("bytes */{size}")))
+}
+
+/// The bytes of one part. An object that was not made of parts has one: itself.
+///
+/// **Errors** `InvalidArgument` for what is no part number, `InvalidRequest` together with a range,
+/// `InvalidPart` for a part that the object does not have.
+fn part_selection(
+    request: &S3Request<'_>,
+    version: &ObjectVersion,
+    number: &str,
+) -> Result<Selection, S3Error> {
+    let number = crate::s3::request::parse_part_number(number)?;
+    if request.headers.contains_key(RANGE) {
+        return Err(S3Error::new(S3ErrorCode::InvalidRequest)
+            .message("Cannot specify both Range header and partNumber query parameter."));
+    }
+    let invalid = || S3Error::new(S3ErrorCode::InvalidPart);
+    if version.parts.is_empty() {
+        let partial = version.size > 0;
+        let whole = Selection { first: 0, len: version.size, partial, parts: None };
+        return if number == 1 { Ok(whole) } else { Err(invalid()) };
+    }
+    let at = version.parts.iter().position(|part| part.number == number).ok_or_else(invalid)?;
+    let first = version.parts[..at].iter().map(|part| part.size).sum();
+    let len = version.parts[at].size;
+    Ok(Selection { first, len, partial: len > 0, parts: Some(version.parts.len()) })
+}
+
+/// The answer without its bytes.
+fn head_of(request: &S3Request<'_>, version: &ObjectVersion, selection: &Selection) -> S3Result {
+    let mut response = Response::new(Body::empty());
+    let headers = response.headers_mut();
+    // The usual number of headers, so that the map grows once.
+    headers.reserve(16 + version.metadata.user.len());
+    response::add_object_headers(headers, version);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(selection.len));
+    if let Some(parts) = selection.parts {
+        let parts = HeaderValue::from(parts);
+        headers.insert(HeaderName::from_static("x-amz-mp-parts-count"), parts);
+    }
+    let wants = request.headers.get("x-amz-checksum-mode");
+    // A client verifies what it received against it, so it goes with whole objects only.
+    if !selection.partial
+        && wants.is_some_and(|mode| mode.as_bytes().eq_ignore_ascii_case(b"enabled"))
+        && let Some(checksum) = &version.checksum
+    {
+        response::add_checksum(headers, checksum, version.parts.len());
+    }
+    if selection.partial {
+        let last = selection.first + selection.len - 1;
+        let range = format!("bytes {}-{last}/{}", selection.first, version.size);
+        headers.insert(CONTENT_RANGE, response::header_value(&range));
+    }
+    override_headers(&request.query, headers)?;
+    if selection.partial {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    Ok(response)
+}
+
+/// Applies `response-*` parameters. Only authenticated requests come here.
+fn override_headers(query: &Query, headers: &mut HeaderMap) -> Result<(), S3Error> {
+    const OVERRIDES: [(&str, HeaderName); 6] = [
+        ("response-content-type", CONTENT_TYPE),
+        ("response-content-language", CONTENT_LANGUAGE),
+        ("response-expires", EXPIRES),
+        ("response-cache-control", CACHE_CONTROL),
+        ("response-content-disposition", CONTENT_DISPOSITION),
+        ("response-content-encoding", CONTENT_ENCODING),
+    ];
+    if query.pairs().is_empty() {
+        return Ok(());
+    }
+    for (parameter, name) in OVERRIDES {
+        let Some(value) = query.get(parameter) else { continue };
+        // A line end in the value would let a link's author write headers of his own.
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| {
+            S3Error::new(S3ErrorCode::InvalidArgument)
+                .message("The value cannot stand in a response header")
+                .argument(parameter, value)
+        })?;
+        headers.insert(name, value);
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! The operations, one file each, and the table that leads to them.
+//!
+//! An operation is handed a request that was authenticated and authorised. It calls the store and
+//! composes the answer; it never looks at signatures, never touches a connection.
+
+mod abort_multipart_upload;
+mod acl;
+mod complete_multipart_upload;
+mod copy_object;
+mod copy_source;
+mod create_bucket;
+mod create_multipart_upload;
+mod delete_bucket;
+mod delete_object;
+mod delete_objects;
+mod get_bucket_location;
+mod get_object;
+mod get_object_attributes;
+mod get_object_tagging;
+mod head_bucket;
+mod list_buckets;
+mod list_multipart_uploads;
+mod list_object_versions;
+mod list_objects;
+mod list_objects_v2;
+mod list_parts;
+mod listing;
+mod metadata;
+mod preflight;
+mod prelude;
+mod probes;
+mod put_object;
+mod upload;
+mod upload_part;
+mod upload_part_copy;
+
+pub use preflight::preflight;
+
+use prelude::{Operation, S3Request, S3Result, S3State};
+
+/// Carries out the request's operation.
+pub async fn carry_out(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
+    match request.operation {
+        Operation::GetObject => get_object::get_object(s3, request).await,
+        Operation::HeadObject => get_object::head_object(s3, request).await,
+        Operation::PutObject => put_object::put_object(s3, request).await,
+        Operation::DeleteObject => delete_object::delete_object(s3, request).await,
+        Operation::DeleteObjects => delete_objects::delete_objects(s3, request).await,
+        Operation::CopyObject => copy_object::copy_object(s3, request).await,
+        Operation::GetObjectAttributes => {
+            get_object_attributes::get_object_attributes(s3, request).await
+        }
+        Operation::GetObjectTagging => get_object_tagging::get_object_tagging(s3, request).await,
+        Operation::ListObjects => list_objects::list_objects(s3, request).await,
+        Operation::ListObjectsV2 => list_objects_v2::list_objects_v2(s3, request).await,
+        Operation::ListObjectVersions => {
+            list_object_versions::list_object_versions(s3, request).await
+        }
+        Operation::ListBuckets => list_buckets::list_buckets(s3, request).await,
+        Operation::CreateBucket => create_bucket::create_bucket(s3, request).await,
+        Operation::HeadBucket => head_bucket::head_bucket(s3, request).await,
+        Operation::DeleteBucket => delete_bucket::delete_bucket(s3, request).await,
+        Operation::GetBucketLocation => get_bucket_location::get_bucket_location(s3, request).await,
+        Operation::GetBucketAcl => acl::get_bucket_acl(request).await,
+        Operation::GetObjectAcl => acl::get_object_acl(s3, request).await,
+        _ => multipart(s3, request).await,
+    }
+}
+
+/// The multipart family, then what is only probed for.
+async fn multipart(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
+    match request.operation {
+        Operation::CreateMultipartUpload => {
+            create_multipart_upload::create_multipart_upload(s3, request).await
+        }
+        Operation::UploadPart => upload_part::upload_part(s3, request).await,
+        Operation::UploadPartCopy => upload_part_copy::upload_part_copy(s3, request).await,
+        Operation::CompleteMultipartUpload => {
+            complete_multipart_upload::complete_multipart_upload(s3, request).await
+        }
+        Operation::AbortMultipartUpload => {
+            abort_multipart_upload::abort_multipart_upload(s3, request).await
+        }
+        Operation::ListParts => list_parts::list_parts(s3, request).await,
+        Operation::ListMultipartUploads => {
+            list_multipart_uploads::list_multipart_uploads(s3, request).await
+        }
+        _ => probes::probe(s3, request).await,
+    }
+}

@@ -1,0 +1,112 @@
+//! Composing responses: the headers of objects, XML documents, errors.
+//!
+//! Owns which header stands on which answer, so that GET, HEAD, 206, 304 and 416 of one object
+//! agree. It never decides anything about a request.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
+    CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPIRES, LAST_MODIFIED,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::time::http_date;
+use crate::model::{Checksum, ChecksumKind, ETag, ObjectVersion};
+
+/// What AWS answers for an object that was stored without a Content-Type.
+pub const CONTENT_TYPE_DEFAULT: HeaderValue = HeaderValue::from_static("binary/octet-stream");
+const CONTENT_TYPE_XML: HeaderValue = HeaderValue::from_static("application/xml");
+
+/// An empty answer.
+pub fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// A 200 with an XML document.
+pub fn xml(document: impl Into<bytes::Bytes>) -> Response {
+    let document = document.into();
+    let length = HeaderValue::from(document.len());
+    let mut response = Response::new(Body::from(document));
+    response.headers_mut().insert(CONTENT_TYPE, CONTENT_TYPE_XML);
+    response.headers_mut().insert(CONTENT_LENGTH, length);
+    response
+}
+
+/// `"<etag>"`, as every header and document shows it.
+pub fn quoted_etag(etag: &ETag) -> String {
+    format!("\"{etag}\"")
+}
+
+/// A header value of text that we made or checked; text that cannot stand in a header is dropped
+/// to an empty value rather than cut the response.
+pub fn header_value(text: &str) -> HeaderValue {
+    HeaderValue::from_bytes(text.as_bytes()).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// The base64 text of a checksum, with `-N` behind a composite value of `parts` parts.
+pub fn checksum_text(checksum: &Checksum, parts: usize) -> String {
+    use base64::Engine as _;
+    let value = base64::engine::general_purpose::STANDARD.encode(&checksum.value);
+    match checksum.kind {
+        ChecksumKind::FullObject => value,
+        ChecksumKind::Composite => format!("{value}-{parts}"),
+    }
+}
+
+/// Adds `x-amz-checksum-*`, as answers about parts have it.
+pub fn add_checksum_value(headers: &mut HeaderMap, checksum: &Checksum, parts: usize) {
+    let name = HeaderName::from_static(checksum.algorithm.header());
+    headers.insert(name, header_value(&checksum_text(checksum, parts)));
+}
+
+/// Adds `x-amz-checksum-*` and `x-amz-checksum-type`.
+pub fn add_checksum(headers: &mut HeaderMap, checksum: &Checksum, parts: usize) {
+    add_checksum_value(headers, checksum, parts);
+    let kind = HeaderValue::from_static(checksum.kind.name());
+    headers.insert(HeaderName::from_static("x-amz-checksum-type"), kind);
+}
+
+/// Adds what identifies a version: on 200, 206 and 304 alike.
+pub fn add_validators(headers: &mut HeaderMap, version: &ObjectVersion) {
+    headers.insert(ETAG, header_value(&quoted_etag(&version.etag)));
+    headers.insert(LAST_MODIFIED, header_value(&http_date(version.modified_ms)));
+    if let Some(text) = &version.metadata.cache_control {
+        headers.insert(CACHE_CONTROL, header_value(text));
+    }
+    if let Some(text) = &version.metadata.expires {
+        headers.insert(EXPIRES, header_value(text));
+    }
+}
+
+/// Adds everything that describes an object beside its length and range.
+pub fn add_object_headers(headers: &mut HeaderMap, version: &ObjectVersion) {
+    let metadata = &version.metadata;
+    add_validators(headers, version);
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    let content_type = metadata.content_type.as_deref().map(header_value);
+    headers.insert(CONTENT_TYPE, content_type.unwrap_or(CONTENT_TYPE_DEFAULT));
+    let optional = [
+        (CONTENT_ENCODING, &metadata.content_encoding),
+        (CONTENT_DISPOSITION, &metadata.content_disposition),
+        (CONTENT_LANGUAGE, &metadata.content_language),
+        (HeaderName::from_static("x-amz-website-redirect-location"), &metadata.website_redirect),
+        (HeaderName::from_static("x-amz-storage-class"), &metadata.storage_class),
+    ];
+    for (name, value) in optional {
+        if let Some(text) = value {
+            headers.insert(name, header_value(text));
+        }
+    }
+    if !metadata.tags.is_empty() {
+        let count = HeaderValue::from(metadata.tags.len());
+        headers.insert(HeaderName::from_static("x-amz-tagging-count"), count);
+    }
+    for (name, value) in &metadata.user {
+        if let Ok(name) = HeaderName::from_bytes(format!("x-amz-meta-{name}").as_bytes()) {
+            headers.append(name, header_value(value));
+        }
+    }
+}
