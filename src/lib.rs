@@ -10,6 +10,7 @@ pub mod config;
 pub mod digest;
 pub mod http;
 pub mod limits;
+pub mod log;
 pub mod metrics;
 pub mod model;
 pub mod rng;
