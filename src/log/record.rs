@@ -53,7 +53,9 @@ pub struct Record {
 /// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    #[error("no record stands here")]
+    #[error("nothing was written here")]
+    Blank,
+    #[error("the bytes are not a record")]
     NotARecord,
     #[error("the record format {0} is newer than this program")]
     Version(u8),
@@ -97,11 +99,13 @@ pub struct RecordHead {
 impl RecordHead {
     /// Verifies header and block table at the start of `bytes`.
     ///
-    /// **Errors** `NotARecord` when the magic is missing, `Short` when `bytes` ends too early.
+    /// **Errors** `Blank` where all is zero, `NotARecord` when the magic is missing, `Short` when
+    /// `bytes` ends too early.
     pub fn decode(bytes: &[u8]) -> Result<RecordHead, RecordError> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(RecordError::Short)?;
         if field::<4>(header, 0) != MAGIC {
-            return Err(RecordError::NotARecord);
+            let blank = header.iter().all(|b| *b == 0);
+            return Err(if blank { RecordError::Blank } else { RecordError::NotARecord });
         }
         let data_len = read_u32(header, 40) as usize;
         let body_len = read_u32(header, 44) as usize;
@@ -324,7 +328,8 @@ mod tests {
             check_round_trip(&packed_put(7, len), Salt(99), true);
         }
         for n in 0..mutation::KINDS {
-            let record = Record { lsn: Lsn(u64::MAX), mutation: mutation::of_kind(n), packed: None };
+            let record =
+                Record { lsn: Lsn(u64::MAX), mutation: mutation::of_kind(n), packed: None };
             check_round_trip(&record, Salt(u64::MAX), false);
         }
     }

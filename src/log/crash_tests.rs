@@ -1,0 +1,1 @@
+//! Crash and error tests on the simulated disk.
