@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::scan::{Found, SegmentScan, Step};
+use super::scan::{Found, SegmentScan};
 use super::segment::{self, BLOCK_BYTES, Effective, SegmentNumber};
 use super::{Damage, LogError, RecordError};
 use crate::model::commit::Mutation;
@@ -129,14 +129,14 @@ impl Replay {
                 continue;
             }
             match scan.next().await? {
-                Step::Record(found) => {
+                Ok(found) => {
                     self.end.last_in_log = Some(found.lsn);
                     if found.lsn > self.after {
                         self.end.last = found.lsn;
                         return Ok(Some(found));
                     }
                 }
-                Step::End(reason) => {
+                Err(reason) => {
                     if until.is_some() {
                         return Err(missing(scan, reason));
                     }

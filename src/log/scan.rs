@@ -32,13 +32,9 @@ pub struct Found {
     data: Range<usize>,
 }
 
-/// What stands at the present position.
-#[derive(Debug)]
-pub enum Step {
-    Record(Found),
-    /// No valid record follows. `Blank` is the clean end.
-    End(RecordError),
-}
+/// What stands at the present position: a record, or the reason why no valid one follows.
+/// `Blank` is the clean end.
+pub type Step = Result<Found, RecordError>;
 
 /// A position in a segment. Holds one buffer of at least 1 MiB, or of the longest record.
 pub struct SegmentScan {
@@ -89,36 +85,33 @@ impl SegmentScan {
     /// but that this program does not understand.
     pub async fn next(&mut self) -> Result<Step, LogError> {
         let mut offset = self.offset;
-        let mut head = self.head_at(offset).await?;
-        if head == Err(RecordError::Blank) && !offset.is_multiple_of(BLOCK_BYTES) {
-            // Behind the last record of a group stands zero padding; then a new group begins.
+        let padded = !offset.is_multiple_of(BLOCK_BYTES) && self.padding_at(offset).await?;
+        if padded {
             offset = offset.next_multiple_of(BLOCK_BYTES);
-            head = match self.head_at(offset).await? {
-                Ok(head) if !head.group_start => Err(RecordError::NotARecord),
-                other => other,
-            };
         }
+        let head = self.head_at(offset).await?;
         let head = match head {
+            Ok(head) if padded && !head.group_start => return Ok(Err(RecordError::NotARecord)),
             Ok(head) if head.salt != self.header.salt || head.lsn != self.expected => {
-                return Ok(Step::End(RecordError::Header));
+                return Ok(Err(RecordError::Header));
             }
             Ok(head) => head,
             Err(RecordError::Version(v)) => {
                 return Err(self.corrupt(offset, RecordError::Version(v)));
             }
-            Err(e) => return Ok(Step::End(e)),
+            Err(e) => return Ok(Err(e)),
         };
         let at = self.load(offset, head.record_len()).await?;
         let mutation = match head.decode_rest(&self.window[at..]) {
             Ok(mutation) => mutation,
             Err(RecordError::Body) => return Err(self.corrupt(offset, RecordError::Body)),
-            Err(e) => return Ok(Step::End(e)),
+            Err(e) => return Ok(Err(e)),
         };
         self.offset = offset + head.record_len() as u64;
         self.expected = Lsn(head.lsn.0 + 1);
         let data = head.data_range();
         let data = at + data.start..at + data.end;
-        Ok(Step::Record(Found { lsn: head.lsn, mutation, offset, packed: head.blob, data }))
+        Ok(Ok(Found { lsn: head.lsn, mutation, offset, packed: head.blob, data }))
     }
 
     /// The packed bytes of the record found last.
@@ -151,6 +144,14 @@ impl SegmentScan {
             return Ok(Err(RecordError::Blank));
         }
         Ok(RecordHead::decode(bytes))
+    }
+
+    /// True when zeros fill up the block from `offset`: a group ends here, and another begins at
+    /// the next block.
+    async fn padding_at(&mut self, offset: u64) -> Result<bool, LogError> {
+        let len = (offset.next_multiple_of(BLOCK_BYTES) - offset) as usize;
+        let at = self.load(offset, len).await?;
+        Ok(self.window[at..].iter().take(len).all(|b| *b == 0))
     }
 
     /// Makes the window show `len` bytes from `offset`, or as many as the file has; returns where

@@ -11,6 +11,7 @@ use crate::model::{BlobId, BlobPlace, BlobRef, Lsn};
 use crate::rng::Rng;
 use crate::sys::aligned_buf::AlignedBuf;
 use crate::sys::engine::{IoEngine, OpenMode};
+use crate::sys::fault::{FaultDisk, FaultEngine};
 use crate::sys::uring::{self, UringEngine};
 
 pub const SETTINGS: LogSettings = LogSettings { segment_bytes: 64 * 1024, flush: true };
@@ -21,6 +22,9 @@ fn on_each_engine<F: Future<Output = ()>>(test: impl Fn(Rc<dyn IoEngine>, PathBu
     let root = dir.path().join("log");
     uring::run(async { test(Rc::new(UringEngine::new()), root).await })
         .expect("a kernel with io_uring");
+    let disk = FaultDisk::new(1);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(test(Rc::new(FaultEngine::new(&disk)), PathBuf::from("data/log")));
 }
 
 /// Replays after `after`: the records, with their packed bytes, and the end.

@@ -248,26 +248,24 @@ impl LogWriter {
         Ok(file)
     }
 
-    /// Writes the header of the first spare, durably.
+    /// Gives the first spare its header, durably. A spare that fails is removed at once: it has no
+    /// record, and failures must not pile up files.
     async fn activate_spare(&mut self, first_lsn: Lsn) -> Result<Active, LogError> {
         let Some(spare) = self.spares.pop_front() else { return Err(LogError::NoSpace) };
-        self.discard.push(spare.number);
-        let header = SegmentHeader {
-            number: spare.number,
-            first_lsn,
-            salt: Salt(u64::from_le_bytes(self.rng.bytes())),
-            unflushed: !self.settings.flush,
-        };
-        let written = spare.file.write_at(header.encode(), 0).await;
-        written.map_err(LogError::io("write a log segment's header"))?;
-        let synced = spare.file.sync().await;
-        synced.map_err(LogError::io("flush a log segment's header"))?;
-        self.discard.retain(|number| *number != spare.number);
-        Ok(Active {
-            number: spare.number,
+        let number = spare.number;
+        self.discard.push(number);
+        let salt = Salt(u64::from_le_bytes(self.rng.bytes()));
+        let header = SegmentHeader { number, first_lsn, salt, unflushed: !self.settings.flush };
+        let done = write_header(&spare, &header).await;
+        if done.is_err() {
+            self.remove(number).await;
+        }
+        self.discard.retain(|other| *other != number);
+        done.map(|()| Active {
+            number,
             file: spare.file,
             capacity: spare.capacity,
-            salt: header.salt,
+            salt,
             offset: BLOCK_BYTES,
             unsynced: false,
         })
@@ -329,6 +327,12 @@ impl Active {
         }
         Ok(())
     }
+}
+
+async fn write_header(spare: &Spare, header: &SegmentHeader) -> Result<(), LogError> {
+    let written = spare.file.write_at(header.encode(), 0).await;
+    written.map_err(LogError::io("write a log segment's header"))?;
+    spare.file.sync().await.map_err(LogError::io("flush a log segment's header"))
 }
 
 fn encode(records: &[Record]) -> Result<Vec<EncodedRecord>, LogError> {
