@@ -3,5 +3,15 @@
 //! Owns accepting, the life of a connection, its timeouts, and what is logged and counted about a
 //! request. It knows nothing of S3: a front is an axum `Router` that it calls. Runs on the worker
 //! threads; connections stay on the thread that accepted them.
+//!
+//! ```text
+//!   accept --> connection (hyper http1 over client_io) --> front's Router
+//!                 |  watchdog: header and idle time         |
+//!                 +-- body: counts both ways, trace <-------+
+//! ```
 
+pub mod accept;
+mod body;
+mod client_io;
+pub mod connection;
 pub mod trace;
