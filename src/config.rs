@@ -55,10 +55,9 @@ pub struct HttpSettings {
     /// that connect at once are refused beyond it.
     pub listen_backlog: u32,
     /// Bytes of one request's line and headers together. S3 allows 2 KiB of user metadata and
-    /// 8 KiB in all, to which proxies and session tokens add.
+    /// 8 KiB in all, to which proxies and session tokens add. Beside it, hyper takes at most 100
+    /// headers.
     pub header_bytes_max: usize,
-    /// Number of headers in one request.
-    pub headers_max: usize,
     /// From the first byte of a request's header to its end: stops slow-loris clients.
     pub header_timeout: Duration,
     /// How long a kept-alive connection may rest. Longer than the 60 s of nginx, so that the

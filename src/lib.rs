@@ -14,5 +14,6 @@ pub mod log;
 pub mod metrics;
 pub mod model;
 pub mod rng;
+pub mod runtime;
 pub mod s3;
 pub mod sys;

@@ -14,23 +14,24 @@ const LEAVES: [&str; 6] = ["clock", "digest", "limits", "metrics", "model", "rng
 
 /// For each room, the rooms below it that it may name. What is not listed may name everything:
 /// the composition root and the command line.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("model", &[]),
     ("clock", &[]),
     ("rng", &["model"]),
     ("digest", &["model"]),
     ("limits", &[]),
     ("metrics", &[]),
+    ("config", &[]),
     ("sys", &[]),
     ("blob", &["sys"]),
     ("log", &["sys"]),
     ("arena", &["sys"]),
     ("catalog", &["log", "sys"]),
     ("store", &["catalog", "log", "blob", "arena", "sys"]),
-    ("runtime", &["sys"]),
-    ("http", &["runtime", "sys"]),
+    ("runtime", &["config", "sys"]),
+    ("http", &["config", "runtime", "sys"]),
     ("s3", &["store", "http"]),
-    ("admin", &["store", "http"]),
+    ("admin", &["catalog", "config", "http"]),
     ("doctor", &["arena", "sys"]),
 ];
 

@@ -55,7 +55,6 @@ impl Layer {
             external_url: self.external_url.as_deref().map(external_url).transpose()?,
             listen_backlog: self.listen_backlog.unwrap_or(4096).clamp(1, i32::MAX as u32),
             header_bytes_max: within("header-bytes-max", header_bytes, 8 * KIB, MIB)? as usize,
-            headers_max: 256,
             header_timeout: secs("header-timeout-secs", self.header_timeout_secs, 20)?,
             idle_timeout: secs("idle-timeout-secs", self.idle_timeout_secs, 75)?,
             body_timeout: secs("body-timeout-secs", self.body_timeout_secs, 20)?,

@@ -229,9 +229,8 @@ mod tests {
 
     #[test]
     fn the_wait_after_failures_grows_to_a_bound() {
-        let waits: Vec<u64> = (1..=10)
-            .map(|failures| Backoff { failures }.wait().as_millis() as u64)
-            .collect();
+        let waits: Vec<u64> =
+            (1..=10).map(|failures| Backoff { failures }.wait().as_millis() as u64).collect();
         assert!(waits.is_sorted(), "{waits:?}");
         assert_eq!((waits[0], waits[9]), (20, 1000));
     }

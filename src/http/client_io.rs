@@ -11,9 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 /// What a connection is waiting for.
@@ -70,7 +68,7 @@ pub(super) struct IoLimits {
 
 /// A socket under a `Watch`.
 pub(super) struct ClientIo<S> {
-    socket: TokioIo<S>,
+    socket: S,
     watch: Rc<Watch>,
     limits: IoLimits,
     /// Runs while the client takes nothing; made at the first such moment.
@@ -89,7 +87,7 @@ struct Linger {
 impl<S> ClientIo<S> {
     pub(super) fn new(socket: S, watch: Rc<Watch>, limits: IoLimits) -> ClientIo<S> {
         ClientIo {
-            socket: TokioIo::new(socket),
+            socket,
             watch,
             limits,
             send_timer: None,
@@ -123,16 +121,16 @@ impl<S> ClientIo<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> Read for ClientIo<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ClientIo<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        mut buf: ReadBufCursor<'_>,
+        buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.remaining();
-        let result = Pin::new(&mut self.socket).poll_read(cx, buf.reborrow());
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.socket).poll_read(cx, buf);
         if let Poll::Ready(Ok(())) = result {
-            let got = before - buf.remaining();
+            let got = buf.filled().len() - before;
             self.read_ended |= got == 0;
             if got > 0 && self.watch.phase.get() == Phase::Idle {
                 self.watch.enter(Phase::Header);
@@ -142,7 +140,7 @@ impl<S: AsyncRead + Unpin> Read for ClientIo<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Write for ClientIo<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -184,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Write for ClientIo<S> {
         let mut scratch = [0u8; 16 << 10];
         while !this.read_ended && linger.bytes_left > 0 {
             let mut buf = ReadBuf::new(&mut scratch);
-            match Pin::new(&mut this.socket).poll_read(cx, buf.unfilled()) {
+            match Pin::new(&mut this.socket).poll_read(cx, &mut buf) {
                 Poll::Pending => return linger.deadline.as_mut().poll(cx).map(Ok),
                 Poll::Ready(Err(_)) => break,
                 Poll::Ready(Ok(())) => {

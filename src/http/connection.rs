@@ -18,6 +18,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt;
@@ -60,7 +61,7 @@ where
         linger_timeout: context.settings.linger_timeout,
         linger_bytes_max: context.settings.linger_bytes_max,
     };
-    let io = ClientIo::new(socket, watch.clone(), limits);
+    let io = TokioIo::new(ClientIo::new(socket, watch.clone(), limits));
     let service = {
         let (context, watch) = (context.clone(), watch.clone());
         service_fn(move |request| respond(context.clone(), watch.clone(), request))
@@ -89,7 +90,9 @@ where
                 return Poll::Pending;
             }
             match watch.phase().0 {
-                Phase::Header if due <= Instant::now() => return Poll::Ready(Some(Timeout::Header)),
+                Phase::Header if due <= Instant::now() => {
+                    return Poll::Ready(Some(Timeout::Header));
+                }
                 Phase::Idle if due <= Instant::now() => return Poll::Ready(Some(Timeout::Idle)),
                 _ => alarm.as_mut().reset(due),
             }
@@ -152,8 +155,8 @@ async fn respond(
     if !trace.is_body_ended() || context.shutdown.is_requested() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    let empty = is_head
-        || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let empty =
+        is_head || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     Ok(response.map(|body| ResponseBody::new(body, empty, guard, watch)))
 }
 

@@ -15,3 +15,6 @@ mod body;
 mod client_io;
 pub mod connection;
 pub mod trace;
+
+#[cfg(test)]
+mod tests;

@@ -58,7 +58,12 @@ fn choose(
     if wanted > cpus.len() {
         return Err(PlacementError::TooFew { wanted, available: cpus.len() });
     }
-    Ok(cpus.into_iter().take(wanted).enumerate().map(|(worker, cpu)| Placement { worker, cpu }).collect())
+    Ok(cpus
+        .into_iter()
+        .take(wanted)
+        .enumerate()
+        .map(|(worker, cpu)| Placement { worker, cpu })
+        .collect())
 }
 
 /// A worker that ended: its number and how.

@@ -3,6 +3,8 @@
 //! Owns the boundary to the kernel. No policy, no HTTP, no SQL.
 
 pub mod aligned_buf;
+pub mod cpu;
 pub mod engine;
 pub mod fault;
+pub mod process;
 pub mod uring;
