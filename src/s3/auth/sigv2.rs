@@ -21,17 +21,15 @@ use super::{AuthRequest, Authenticated, Identity, Scheme, Verifier, expired, no_
 use crate::s3::error::{S3Error, S3ErrorCode};
 use crate::s3::time::{parse_amz_date, parse_http_date, parse_mail_date};
 
-/// The parameters that are part of the signed resource.
-const SUB_RESOURCES: [&str; 40] = [
+/// The parameters that are part of the signed resource, for every client.
+const SUB_RESOURCES: [&str; 35] = [
     "accelerate",
     "acl",
     "analytics",
     "cors",
     "defaultObjectAcl",
     "delete",
-    "encryption",
     "inventory",
-    "legal-hold",
     "lifecycle",
     "location",
     "logging",
@@ -40,8 +38,6 @@ const SUB_RESOURCES: [&str; 40] = [
     "object-lock",
     "partNumber",
     "policy",
-    "policyStatus",
-    "publicAccessBlock",
     "replication",
     "requestPayment",
     "response-cache-control",
@@ -51,7 +47,6 @@ const SUB_RESOURCES: [&str; 40] = [
     "response-content-type",
     "response-expires",
     "restore",
-    "retention",
     "select",
     "select-type",
     "storageClass",
@@ -64,6 +59,9 @@ const SUB_RESOURCES: [&str; 40] = [
     "versions",
     "website",
 ];
+/// Younger ones, which only some clients sign.
+const YOUNG_SUB_RESOURCES: [&str; 5] =
+    ["encryption", "legal-hold", "policyStatus", "publicAccessBlock", "retention"];
 
 /// Verifies the Authorization header, given without its leading word: `AKID:signature`.
 pub fn verify_header(
@@ -142,19 +140,24 @@ fn check(
     signature: &str,
     pair: &KeyPair,
 ) -> Result<(), S3Error> {
-    let text = string_to_sign(request, moved, date_line);
-    let holds = Hmac::<Sha1>::new_from_slice(pair.0.secret_key.as_bytes()).is_ok_and(|mut mac| {
-        mac.update(&text);
+    let head = head_to_sign(request, moved, date_line);
+    let holds = |resource: &String| {
+        let Ok(mut mac) = Hmac::<Sha1>::new_from_slice(pair.0.secret_key.as_bytes()) else {
+            return false;
+        };
+        mac.update(&head);
+        mac.update(resource.as_bytes());
         let expected = STANDARD.encode(mac.finalize().into_bytes());
         bool::from(expected.as_bytes().ct_eq(signature.as_bytes()))
-    });
-    if holds {
+    };
+    let resources = resources(request);
+    if resources.iter().any(holds) {
         return Ok(());
     }
-    let shown = String::from_utf8_lossy(&text);
     tracing::debug!(
         access_key = pair.0.access_key,
-        string_to_sign = %shown,
+        string_to_sign = %String::from_utf8_lossy(&head),
+        ?resources,
         "signature mismatch"
     );
     Err(S3Error::new(S3ErrorCode::SignatureDoesNotMatch)
@@ -162,8 +165,9 @@ fn check(
         .detail("SignatureProvided", signature))
 }
 
-/// `moved` holds what a presigned URL carries in its query instead of the header.
-fn string_to_sign(request: &AuthRequest<'_>, moved: &HeaderMap, date_line: &str) -> Vec<u8> {
+/// The string to sign up to the resource. `moved` holds what a presigned URL carries in its query
+/// instead of the header.
+fn head_to_sign(request: &AuthRequest<'_>, moved: &HeaderMap, date_line: &str) -> Vec<u8> {
     let value = |name: &str| {
         let found = request.headers.get(name).or_else(|| moved.get(name));
         found.map(|value| value.as_bytes()).unwrap_or_default()
@@ -188,33 +192,48 @@ fn string_to_sign(request: &AuthRequest<'_>, moved: &HeaderMap, date_line: &str)
         }
         out.push(b'\n');
     }
-    resource_into(&mut out, request);
     out
 }
 
 /// The resource: the bucket of a virtual host, the raw path, the sub-resources with their values.
-fn resource_into(out: &mut Vec<u8>, request: &AuthRequest<'_>) {
-    if let Some(bucket) = request.virtual_bucket {
-        out.push(b'/');
-        out.extend_from_slice(bucket.as_bytes());
+///
+/// Clients differ in two points, each of which names the same thing, so that all forms are tried:
+/// botocore signs a slash behind a bucket that it then leaves out, and few sign the younger
+/// sub-resources.
+fn resources(request: &AuthRequest<'_>) -> Vec<String> {
+    let bucket = request.virtual_bucket.map(|bucket| format!("/{bucket}")).unwrap_or_default();
+    let path = format!("{bucket}{}", request.raw_path);
+    let all = sub_resources(request, true);
+    let old = sub_resources(request, false);
+    let mut out = vec![format!("{path}{all}")];
+    if old != all {
+        out.push(format!("{path}{old}"));
     }
-    out.extend_from_slice(request.raw_path.as_bytes());
-    let mut parts: Vec<(&str, &str)> = request
-        .query
-        .pairs()
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .filter(|(name, _)| SUB_RESOURCES.contains(name))
-        .collect();
-    parts.sort_by_key(|(name, _)| *name);
-    for (at, (name, value)) in parts.into_iter().enumerate() {
-        out.push(if at == 0 { b'?' } else { b'&' });
-        out.extend_from_slice(name.as_bytes());
+    let is_bucket = bucket.is_empty() && path.rfind('/') == Some(0) && path.len() > 1;
+    if is_bucket {
+        out.push(format!("{path}/{all}"));
+        out.push(format!("{path}/{old}"));
+    }
+    out
+}
+
+fn sub_resources(request: &AuthRequest<'_>, young: bool) -> String {
+    let is_signed = |name: &str| {
+        SUB_RESOURCES.contains(&name) || (young && YOUNG_SUB_RESOURCES.contains(&name))
+    };
+    let mut parts: Vec<_> =
+        request.query.pairs().iter().filter(|(name, _)| is_signed(name)).collect();
+    parts.sort_by_key(|(name, _)| name);
+    let mut out = String::new();
+    for (name, value) in parts {
+        out.push(if out.is_empty() { '?' } else { '&' });
+        out.push_str(name);
         if !value.is_empty() {
-            out.push(b'=');
-            out.extend_from_slice(value.as_bytes());
+            out.push('=');
+            out.push_str(value);
         }
     }
+    out
 }
 
 fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

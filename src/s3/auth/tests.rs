@@ -549,3 +549,51 @@ fn version_2_is_refused_when_wrong_or_switched_off() {
     off.settings.sigv2 = false;
     off.fails(S3ErrorCode::InvalidRequest);
 }
+
+/// What a client sent, as `botocore.json` has it.
+#[derive(serde::Deserialize)]
+struct Sent {
+    name: String,
+    method: String,
+    host: String,
+    path: String,
+    query: String,
+    headers: std::collections::BTreeMap<String, String>,
+    /// The client's clock, in seconds.
+    now: i64,
+    virtual_bucket: Option<String>,
+}
+
+/// Requests that botocore 1.43.11 made and signed with the documentation's key: headers and
+/// presigned URLs of both versions, path and virtual-host style, keys and prefixes of every kind.
+#[test]
+fn requests_of_botocore_verify() {
+    let all: Vec<Sent> = serde_json::from_str(include_str!("botocore.json")).unwrap();
+    assert!(all.len() > 50);
+    for sent in &all {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &sent.headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            headers.insert(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        let case = Case::new("GET", "/", "");
+        let clock = Arc::new(ManualClock::new(sent.now * 1000));
+        let verifier = Verifier::new(case.settings, clock);
+        let verify = |path: &str| {
+            let query = Query::parse(&sent.query).unwrap();
+            let request = AuthRequest {
+                method: &sent.method,
+                host: &sent.host,
+                raw_path: path,
+                query: &query,
+                headers: &headers,
+                virtual_bucket: sent.virtual_bucket.as_deref(),
+            };
+            verifier.verify(&request, &lookup)
+        };
+        let done = verify(&sent.path).unwrap_or_else(|e| panic!("{}: {e:?}", sent.name));
+        assert!(matches!(done.identity, Identity::Key(_)), "{}", sent.name);
+        let other = verify(&format!("{}x", sent.path)).unwrap_err();
+        assert_eq!(other.code(), S3ErrorCode::SignatureDoesNotMatch, "{}", sent.name);
+    }
+}
