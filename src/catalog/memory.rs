@@ -360,3 +360,37 @@ impl Catalog for MemoryCatalog {
         answer(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::catalog::suite;
+    use crate::clock::ManualClock;
+    use crate::model::commit::ProposedData;
+
+    async fn fresh() -> ((), Arc<dyn Catalog>, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::new(1_000));
+        ((), Arc::new(MemoryCatalog::new(clock.clone())), clock)
+    }
+
+    suite::catalog_suite!(super::fresh);
+
+    proptest! {
+        #[test]
+        fn listings_match_the_naive_one((keys, prefix, delimiter, after) in suite::some_keys()) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let (_guard, catalog, clock) = fresh().await;
+                let kit = suite::Kit::new(catalog.clone(), clock).await;
+                for key in &keys {
+                    let proposal = suite::put(kit.bucket, key, 1, ProposedData::Empty);
+                    kit.version(proposal).await.unwrap();
+                }
+                let query = ListObjects { prefix, delimiter, after, ..ListObjects::default() };
+                suite::pages_agree(catalog, kit.bucket, &keys, query).await;
+            });
+        }
+    }
+}

@@ -6,6 +6,9 @@
 
 mod decide;
 pub mod memory;
+pub mod sqlite;
+#[cfg(test)]
+mod suite;
 
 pub use memory::MemoryCatalog;
 

@@ -1,12 +1,14 @@
 //! Deciding parts and completions.
 
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
 
 use super::{
     CompletedUpload, Decided, Decision, Moment, OBJECT_BYTES_MAX, View, install, modified_ms,
     require_bucket,
 };
+use crate::digest;
 use crate::model::commit::{CompletedPart, Mutation, PackedBytes};
 use crate::model::{
     BucketId, Checksum, CommitError, Committed, ETag, Extent, Key, ObjectVersion, Part, PartRecord,
@@ -93,7 +95,10 @@ pub(super) fn complete(view: &dyn View, at: Moment, c: Completion) -> Decided {
     if c.expected.size.is_some_and(|expected| expected != size) {
         return Err(CommitError::SizeMismatch);
     }
-    let checksum = None;
+    let checksum = whole_checksum(&upload, &parts)?;
+    if let Some(expected) = &c.expected.checksum {
+        verify_checksum(expected, checksum.as_ref(), &parts)?;
+    }
     let md5s: Vec<[u8; 16]> = parts.iter().map(|p| p.md5).collect();
     let record =
         |p: &Part| PartRecord { number: p.number, size: p.size, checksum: p.checksum.clone() };
@@ -103,7 +108,7 @@ pub(super) fn complete(view: &dyn View, at: Moment, c: Completion) -> Decided {
         delete_marker: false,
         size,
         modified_ms: modified_ms(at, current.as_deref()),
-        etag: multipart_etag(&md5s),
+        etag: digest::multipart_etag(&md5s),
         owner: upload.owner.clone(),
         metadata: upload.metadata.clone(),
         checksum,
@@ -170,12 +175,34 @@ fn part_list_digest(parts: &[CompletedPart]) -> Vec<u8> {
     hash.finalize().to_vec()
 }
 
-/// MD5 of the parts' MD5s, with their number.
-///
-/// **Source** AWS S3 API reference, "Object"; there called an entity tag of a composite upload.
-fn multipart_etag(md5s: &[[u8; 16]]) -> ETag {
-    use md5::Md5;
-    let mut hash = Md5::new();
-    md5s.iter().for_each(|md5| hash.update(md5));
-    ETag { md5: hash.finalize().into(), parts: md5s.len() as u32 }
+/// The object's checksum as the upload asked for it.
+fn whole_checksum(upload: &Upload, parts: &[Part]) -> Result<Option<Checksum>, CommitError> {
+    let Some((algorithm, kind)) = upload.checksum else { return Ok(None) };
+    let lacking = parts
+        .iter()
+        .find(|part| part.checksum.as_ref().is_none_or(|checksum| checksum.algorithm != algorithm));
+    if let Some(part) = lacking {
+        return Err(CommitError::InvalidPart { number: part.number });
+    }
+    Ok(digest::combine(algorithm, kind, &checksums(parts)))
+}
+
+/// Compares what the client says with the stored checksum, or with what the parts' checksums
+/// give when the upload itself asked for none.
+fn verify_checksum(
+    expected: &Checksum,
+    stored: Option<&Checksum>,
+    parts: &[Part],
+) -> Result<(), CommitError> {
+    let same_algorithm = stored.filter(|stored| stored.algorithm == expected.algorithm).cloned();
+    let actual = same_algorithm
+        .or_else(|| digest::combine(expected.algorithm, expected.kind, &checksums(parts)));
+    match actual {
+        Some(actual) if actual.value == expected.value => Ok(()),
+        _ => Err(CommitError::BadDigest),
+    }
+}
+
+fn checksums(parts: &[Part]) -> Vec<(Checksum, u64)> {
+    parts.iter().filter_map(|part| Some((part.checksum.clone()?, part.size))).collect()
 }

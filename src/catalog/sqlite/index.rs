@@ -1,0 +1,191 @@
+//! The RAM index: current versions by (bucket, key), bounded in bytes.
+//!
+//! Owns copies only; the database is the truth. The writer changes an entry after each commit;
+//! readers add what they read, unless a commit came between (the shard's generation tells), so
+//! that an entry is never older than the database. Absence is not recorded. Any thread may call
+//! it; each call takes one short lock. Eviction is CLOCK: an entry that was read since the hand
+//! last passed gets another round.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::model::{BucketId, Key, ObjectVersion};
+
+/// Number of shards: many more than threads, so that two of them rarely want the same lock.
+const SHARDS: usize = 64;
+
+type Entry = (BucketId, Key);
+
+pub(super) struct Index {
+    hasher: RandomState,
+    shards: Box<[Mutex<Shard>]>,
+    /// **Units** bytes for each shard.
+    shard_bytes_max: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    places: HashMap<Entry, usize>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    hand: usize,
+    bytes: usize,
+    /// Grows with each change by the writer.
+    generation: u64,
+}
+
+struct Slot {
+    entry: Entry,
+    version: Arc<ObjectVersion>,
+    bytes: usize,
+    visited: bool,
+}
+
+/// Taken before a read of the database, given back with what was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket {
+    shard: usize,
+    generation: u64,
+}
+
+impl Index {
+    pub fn new(bytes_max: u64) -> Index {
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        Index {
+            hasher: RandomState::new(),
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
+            shard_bytes_max: bytes_max / SHARDS,
+        }
+    }
+
+    /// The entry, and the ticket for a read when there is none.
+    pub fn get(&self, bucket: BucketId, key: &Key) -> Result<Arc<ObjectVersion>, Ticket> {
+        let entry = (bucket, key.clone());
+        let shard_number = self.shard_of(&entry);
+        let shard = &mut *self.lock(shard_number);
+        match shard.places.get(&entry).and_then(|at| shard.slots[*at].as_mut()) {
+            Some(slot) => {
+                slot.visited = true;
+                Ok(slot.version.clone())
+            }
+            None => Err(Ticket { shard: shard_number, generation: shard.generation }),
+        }
+    }
+
+    /// Adds what a reader found, if no commit touched the shard since the ticket was taken.
+    pub fn fill(&self, ticket: Ticket, bucket: BucketId, key: &Key, version: Arc<ObjectVersion>) {
+        let shard = &mut *self.lock(ticket.shard);
+        if shard.generation == ticket.generation {
+            shard.insert((bucket, key.clone()), version, self.shard_bytes_max);
+        }
+    }
+
+    /// The writer's change after a commit: the new current version, or none.
+    pub fn commit(&self, bucket: BucketId, key: &Key, version: Option<Arc<ObjectVersion>>) {
+        let entry = (bucket, key.clone());
+        let shard = &mut *self.lock(self.shard_of(&entry));
+        shard.generation += 1;
+        match version {
+            Some(version) => shard.insert(entry, version, self.shard_bytes_max),
+            None => shard.remove(&entry),
+        }
+    }
+
+    fn shard_of(&self, entry: &Entry) -> usize {
+        self.hasher.hash_one(entry) as usize % SHARDS
+    }
+
+    fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shard {
+    fn insert(&mut self, entry: Entry, version: Arc<ObjectVersion>, bytes_max: usize) {
+        self.remove(&entry);
+        let bytes = footprint_bytes(&entry, &version);
+        // One giant must not empty a whole shard.
+        if bytes > bytes_max / 4 {
+            return;
+        }
+        while self.bytes + bytes > bytes_max {
+            self.evict_one();
+        }
+        self.bytes += bytes;
+        let slot = Some(Slot { entry: entry.clone(), version, bytes, visited: false });
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slots[at] = slot;
+                at
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+        };
+        self.places.insert(entry, at);
+    }
+
+    fn remove(&mut self, entry: &Entry) {
+        if let Some(at) = self.places.remove(entry) {
+            self.clear_slot(at);
+        }
+    }
+
+    fn clear_slot(&mut self, at: usize) {
+        if let Some(slot) = self.slots[at].take() {
+            self.bytes -= slot.bytes;
+            self.free.push(at);
+        }
+    }
+
+    /// Moves the hand to an entry that was not read since its last pass, and drops it. Called
+    /// only while `bytes` is above 0, so there is one after at most two rounds.
+    fn evict_one(&mut self) {
+        for _ in 0..2 * self.slots.len() {
+            self.hand = (self.hand + 1) % self.slots.len();
+            match &mut self.slots[self.hand] {
+                Some(slot) if slot.visited => slot.visited = false,
+                Some(slot) => {
+                    let entry = slot.entry.clone();
+                    return self.remove(&entry);
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// About how much RAM an entry takes, in bytes: structures, strings and the map's overhead.
+fn footprint_bytes((_, key): &Entry, version: &ObjectVersion) -> usize {
+    const OVERHEAD: usize = 128;
+    let m = &version.metadata;
+    let texts = [
+        &m.content_type,
+        &m.content_encoding,
+        &m.cache_control,
+        &m.content_disposition,
+        &m.content_language,
+        &m.expires,
+        &m.website_redirect,
+        &m.storage_class,
+    ];
+    let texts: usize = texts.into_iter().flatten().map(String::len).sum();
+    let pairs = m.user.iter().chain(&m.tags);
+    let pairs: usize = pairs.map(|(name, value)| name.len() + value.len() + 48).sum();
+    let parts: usize = version.parts.iter().map(|p| size_of_val(p) + checksum_bytes(p)).sum();
+    size_of::<Slot>()
+        + size_of::<ObjectVersion>()
+        + OVERHEAD
+        + key.as_str().len()
+        + texts
+        + pairs
+        + parts
+        + size_of_val(version.extents.as_slice())
+}
+
+fn checksum_bytes(part: &crate::model::PartRecord) -> usize {
+    part.checksum.as_ref().map_or(0, |c| c.value.len())
+}

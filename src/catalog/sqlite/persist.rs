@@ -1,0 +1,214 @@
+//! Writes the changed rows of a working set, with the log position, in one transaction.
+
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
+
+use super::names::NameChange;
+use super::rows::{self, Args, RowsStatement, SqlResult, query};
+use super::working::{SegmentChange, Working};
+use crate::model::{BucketId, Key, Lsn};
+
+const PUT_OBJECTS: RowsStatement = RowsStatement {
+    text: "INSERT OR REPLACE INTO objects (bucket_id, key, lsn, version_id, size, modified_ms, \
+           etag_md5, etag_parts, owner, storage_class, checksum_algorithm, checksum_kind, \
+           blob_id, body) VALUES {rows}",
+    tuple: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+};
+const DELETE_OBJECTS: RowsStatement = RowsStatement {
+    text: "DELETE FROM objects WHERE (bucket_id, key) IN (VALUES {rows})",
+    tuple: "(?, ?)",
+};
+const PUT_BLOBS: RowsStatement = RowsStatement {
+    text: "INSERT OR REPLACE INTO blobs (id, state, refs, len, segment, record_offset, since_lsn) \
+           VALUES {rows}",
+    tuple: "(?, ?, ?, ?, ?, ?, ?)",
+};
+const DELETE_BLOBS: RowsStatement =
+    RowsStatement { text: "DELETE FROM blobs WHERE id IN ({rows})", tuple: "?" };
+const PUT_UPLOADS: RowsStatement = RowsStatement {
+    text: "INSERT OR REPLACE INTO uploads (bucket_id, key, initiated_ms, id, body) VALUES {rows}",
+    tuple: "(?, ?, ?, ?, ?)",
+};
+const DELETE_UPLOADS: RowsStatement =
+    RowsStatement { text: "DELETE FROM uploads WHERE id IN ({rows})", tuple: "?" };
+const DELETE_PARTS: RowsStatement =
+    RowsStatement { text: "DELETE FROM parts WHERE upload_id IN ({rows})", tuple: "?" };
+const PUT_PARTS: RowsStatement = RowsStatement {
+    text: "INSERT OR REPLACE INTO parts (upload_id, number, body) VALUES {rows}",
+    tuple: "(?, ?, ?)",
+};
+const PUT_COMPLETED: RowsStatement = RowsStatement {
+    text: "INSERT OR REPLACE INTO completed_uploads \
+           (upload_id, bucket_id, key, digest, completed_ms, body) VALUES {rows}",
+    tuple: "(?, ?, ?, ?, ?, ?)",
+};
+const CHANGE_SEGMENTS: RowsStatement = RowsStatement {
+    text: "INSERT INTO segments (segment, live_bytes, live_blobs, first_lsn, last_lsn) \
+           VALUES {rows} ON CONFLICT (segment) DO UPDATE SET \
+           live_bytes = live_bytes + excluded.live_bytes, \
+           live_blobs = live_blobs + excluded.live_blobs, \
+           first_lsn = min(first_lsn, excluded.first_lsn), \
+           last_lsn = max(last_lsn, excluded.last_lsn)",
+    tuple: "(?, ?, ?, ?, ?)",
+};
+const SET_USAGE: &str = "UPDATE buckets SET object_count = ?, object_bytes = ? WHERE id = ?";
+const PUT_BUCKET: &str = "INSERT OR REPLACE INTO buckets \
+                          (id, name, object_count, object_bytes, body) VALUES (?, ?, 0, 0, ?)";
+const SET_META: &str = "UPDATE meta SET value = max(value, ?) WHERE name = ?";
+
+/// Carries out the changes. After an error nothing of them is in the database, and the same
+/// working set can be tried again.
+pub(super) async fn persist(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+    let mut tx = conn.begin_with(AssertSqlSafe("BEGIN IMMEDIATE".to_owned())).await?;
+    persist_names(&mut tx, working).await?;
+    persist_objects(&mut tx, working).await?;
+    persist_uploads(&mut tx, working).await?;
+    persist_blobs(&mut tx, working).await?;
+    persist_counters(&mut tx, working).await?;
+    tx.commit().await
+}
+
+async fn persist_names(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+    for change in &working.name_changes {
+        let mut args = Args::default();
+        let text = match change {
+            NameChange::PutBucket(bucket) => {
+                args.count(bucket.id.0)?;
+                args.text(bucket.name.as_str())?;
+                args.cbor(&**bucket)?;
+                PUT_BUCKET
+            }
+            NameChange::DeleteBucket(id) => {
+                let mut config = Args::default();
+                config.count(id.0)?;
+                query("DELETE FROM bucket_config WHERE bucket_id = ?", config)
+                    .execute(&mut *conn)
+                    .await?;
+                args.count(id.0)?;
+                "DELETE FROM buckets WHERE id = ?"
+            }
+            NameChange::PutUser(user) => {
+                args.text(&user.id)?;
+                args.cbor(user)?;
+                "INSERT OR REPLACE INTO users (id, body) VALUES (?, ?)"
+            }
+            NameChange::PutAccessKey(key) => {
+                args.text(&key.access_key)?;
+                args.cbor(key)?;
+                "INSERT OR REPLACE INTO access_keys (access_key, body) VALUES (?, ?)"
+            }
+            NameChange::DeleteAccessKey(access_key) => {
+                args.text(access_key)?;
+                "DELETE FROM access_keys WHERE access_key = ?"
+            }
+        };
+        query(text, args).execute(&mut *conn).await?;
+    }
+    if !working.name_changes.is_empty() {
+        set_meta(conn, "last_bucket_id", working.names.last_bucket).await?;
+    }
+    Ok(())
+}
+
+async fn persist_objects(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+    // In key order neighbours share pages.
+    let mut puts: Vec<_> = working.objects.upserts().collect();
+    puts.sort_by_key(|(entry, _)| *entry);
+    PUT_OBJECTS
+        .execute(conn, &puts, |args, (entry, version)| {
+            bind_entry(args, entry)?;
+            rows::bind_version(args, version)
+        })
+        .await?;
+    let mut deletes: Vec<_> = working.objects.removals().collect();
+    deletes.sort();
+    DELETE_OBJECTS.execute(conn, &deletes, |args, entry| bind_entry(args, entry)).await
+}
+
+fn bind_entry(args: &mut Args, (bucket, key): &(BucketId, Key)) -> SqlResult<()> {
+    args.count(bucket.0)?;
+    args.bytes(key.as_str().as_bytes())
+}
+
+async fn persist_uploads(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+    let ended = &working.ended_uploads;
+    DELETE_UPLOADS.execute(conn, ended, |args, upload| args.bytes(&upload.id.0)).await?;
+    DELETE_PARTS.execute(conn, ended, |args, upload| args.bytes(&upload.id.0)).await?;
+    let begun: Vec<_> = working.uploads.upserts().map(|(_, upload)| upload).collect();
+    PUT_UPLOADS
+        .execute(conn, &begun, |args, upload| {
+            args.count(upload.bucket.0)?;
+            args.bytes(upload.key.as_str().as_bytes())?;
+            args.int(upload.initiated_ms)?;
+            args.bytes(&upload.id.0)?;
+            args.cbor(&***upload)
+        })
+        .await?;
+    let parts: Vec<_> = working
+        .changed_parts
+        .iter()
+        .filter_map(|(upload, number)| Some((*upload, working.part_row(*upload, *number)?)))
+        .collect();
+    PUT_PARTS
+        .execute(conn, &parts, |args, (upload, part)| {
+            args.bytes(&upload.0)?;
+            args.int(part.number.into())?;
+            args.cbor(*part)
+        })
+        .await?;
+    let completed: Vec<_> = working.completed.upserts().collect();
+    PUT_COMPLETED
+        .execute(conn, &completed, |args, (id, done)| {
+            args.bytes(&id.0)?;
+            args.count(done.bucket.0)?;
+            args.bytes(done.key.as_str().as_bytes())?;
+            args.bytes(&done.digest)?;
+            args.int(working.now_ms)?;
+            args.cbor(&*done.version)
+        })
+        .await
+}
+
+async fn persist_blobs(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+    let puts: Vec<_> = working.blobs.upserts().collect();
+    PUT_BLOBS.execute(conn, &puts, |args, (id, blob)| rows::bind_blob(args, **id, blob)).await?;
+    let deletes: Vec<_> = working.blobs.removals().collect();
+    DELETE_BLOBS.execute(conn, &deletes, |args, id| args.bytes(&id.0)).await
+}
+
+async fn persist_counters(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+    for (bucket, usage) in &working.usage {
+        let mut args = Args::default();
+        args.count(usage.objects)?;
+        args.count(usage.bytes)?;
+        args.count(bucket.0)?;
+        query(SET_USAGE, args).execute(&mut *conn).await?;
+    }
+    let segments: Vec<(u64, SegmentChange)> =
+        working.segments.iter().map(|(segment, change)| (*segment, *change)).collect();
+    CHANGE_SEGMENTS
+        .execute(conn, &segments, |args, (segment, change)| {
+            args.count(*segment)?;
+            args.int(change.live_bytes)?;
+            args.int(change.live_blobs)?;
+            args.count(change.first_lsn)?;
+            args.count(change.last_lsn)
+        })
+        .await?;
+    set_meta(conn, "applied_lsn", working.last_lsn.0).await
+}
+
+async fn set_meta(conn: &mut SqliteConnection, name: &str, value: u64) -> SqlResult<()> {
+    let mut args = Args::default();
+    args.count(value)?;
+    args.text(name)?;
+    query(SET_META, args).execute(conn).await?;
+    Ok(())
+}
+
+/// The last commit of the log that the database contains.
+pub(super) async fn applied_lsn(conn: &mut SqliteConnection) -> SqlResult<Lsn> {
+    let row = query("SELECT value FROM meta WHERE name = 'applied_lsn'", Args::default())
+        .fetch_one(conn)
+        .await?;
+    Ok(Lsn(rows::count(&row, "value")?))
+}

@@ -1,0 +1,1 @@
+//! Random sequences of proposals, for a comparison with the model.
