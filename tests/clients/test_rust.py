@@ -6,7 +6,7 @@ import pytest
 
 from harness import ROOT
 
-PROGRAM = ROOT / "clients" / "rust" / "target" / "debug" / "rust-client-check"
+PROGRAM = ROOT / "target" / "rust-client" / "debug" / "rust-client-check"
 
 
 def test_rust_sdk(tool, bucket):
