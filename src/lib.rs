@@ -3,6 +3,7 @@
 //! See ARCHITECTURE.md for the map. Dependencies point down only:
 //! fronts (`s3`, `admin`) -> `store` -> `catalog` -> {`log`, `blob`, `arena`} -> `sys` and leaves.
 
+pub mod arena;
 pub mod blob;
 pub mod catalog;
 pub mod clock;
@@ -16,4 +17,5 @@ pub mod model;
 pub mod rng;
 pub mod runtime;
 pub mod s3;
+pub mod store;
 pub mod sys;

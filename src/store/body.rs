@@ -194,7 +194,7 @@ impl ObjectStore {
     }
 
     async fn open_blob(&self, blob: &BlobRef) -> StoreResult<BlobReader> {
-        self.blobs.open(blob).await.map_err(|e| read_error(blob, e))
+        self.blobs.open(*blob).await.map_err(|e| read_error(blob, e))
     }
 
     /// A packed blob's bytes; one that compaction moved meanwhile is looked up again.

@@ -12,7 +12,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use super::{Abandoned, ObjectStore, StoreError, StoreResult};
-use crate::catalog::Catalog;
 use crate::model::{BlobId, Proposal};
 
 /// How often dead blobs are looked for.

@@ -183,7 +183,7 @@ impl ObjectWriter {
         Ok(FilePhase {
             pending,
             writer,
-            filling: AlignedBuf::with_capacity(settings.write_chunk_bytes),
+            filling: AlignedBuf::recycled(settings.write_chunk_bytes),
             hashes: store.shared.hash_pool.stream(&self.options.digests),
             head: None,
             budget,
@@ -225,7 +225,7 @@ impl FilePhase {
             self.filling.extend_from_slice(now);
             bytes = later;
             if self.filling.len() == self.filling.capacity() {
-                let next = AlignedBuf::with_capacity(store.shared.settings.write_chunk_bytes);
+                let next = AlignedBuf::recycled(store.shared.settings.write_chunk_bytes);
                 let full = std::mem::replace(&mut self.filling, next);
                 self.hand_over(full.freeze()).await?;
             }

@@ -6,5 +6,8 @@ pub mod aligned_buf;
 pub mod cpu;
 pub mod engine;
 pub mod fault;
+pub mod mapping;
+pub mod numa;
+pub mod probe;
 pub mod process;
 pub mod uring;
