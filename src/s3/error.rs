@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::xml::XmlWriter;
 use crate::model::CommitError;
+use crate::store::StoreError;
 
 /// Writes the enum and its table from one list: name, status, retryable, default message.
 macro_rules! error_codes {
@@ -302,6 +303,23 @@ impl std::error::Error for S3Error {}
 impl From<S3ErrorCode> for S3Error {
     fn from(code: S3ErrorCode) -> S3Error {
         S3Error::new(code)
+    }
+}
+
+impl From<StoreError> for S3Error {
+    fn from(error: StoreError) -> S3Error {
+        let code = match &error {
+            StoreError::NoSuchKey => S3ErrorCode::NoSuchKey,
+            StoreError::NoSuchVersion => S3ErrorCode::NoSuchVersion,
+            StoreError::NoSuchUpload => S3ErrorCode::NoSuchUpload,
+            StoreError::Commit(commit) => return S3Error::from(commit.clone()),
+            StoreError::SlowDown(_) => S3ErrorCode::SlowDown,
+            StoreError::NoSpace => S3ErrorCode::InsufficientStorage,
+            StoreError::Corrupt(_) | StoreError::Catalog(_) | StoreError::Io(_) => {
+                S3ErrorCode::InternalError
+            }
+        };
+        S3Error::new(code).log(error.to_string())
     }
 }
 

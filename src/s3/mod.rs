@@ -6,13 +6,26 @@
 pub mod auth;
 pub mod authorise;
 pub mod aws_chunked;
+pub mod body;
 pub mod claims;
 pub mod error;
 pub mod etag;
 pub mod headers;
 pub mod host;
 pub mod operation;
+mod ops;
+pub mod payload;
 pub mod query;
 pub mod range;
+pub mod request;
+pub mod response;
+pub mod router;
+pub mod state;
 pub mod time;
 pub mod xml;
+
+pub use router::router;
+pub use state::{S3FrontSettings, S3Limits, S3State};
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,8 @@ use super::{
 use crate::digest;
 use crate::model::commit::{CompletedPart, Mutation, PackedBytes};
 use crate::model::{
-    BucketId, Checksum, CommitError, Committed, ETag, Extent, Key, ObjectVersion, Part, PartRecord,
-    Upload, UploadId, VersionId, WriteCondition,
+    BucketId, Checksum, ChecksumAlgorithm, ChecksumKind, CommitError, Committed, ETag, Extent, Key,
+    ObjectVersion, Part, PartRecord, Upload, UploadId, VersionId, WriteCondition,
 };
 
 /// The shortest part that may stand before another.
@@ -175,9 +175,15 @@ fn part_list_digest(parts: &[CompletedPart]) -> Vec<u8> {
     hash.finalize().to_vec()
 }
 
-/// The object's checksum as the upload asked for it.
+/// The object's checksum as the upload asked for it. An upload that asked for none gets the CRC64
+/// of the whole object when its parts have theirs, as AWS computes it by default.
 fn whole_checksum(upload: &Upload, parts: &[Part]) -> Result<Option<Checksum>, CommitError> {
-    let Some((algorithm, kind)) = upload.checksum else { return Ok(None) };
+    let Some((algorithm, kind)) = upload.checksum else {
+        let all = checksums(parts);
+        let whole =
+            || digest::combine(ChecksumAlgorithm::Crc64Nvme, ChecksumKind::FullObject, &all);
+        return Ok(if all.len() == parts.len() { whole() } else { None });
+    };
     let lacking = parts
         .iter()
         .find(|part| part.checksum.as_ref().is_none_or(|checksum| checksum.algorithm != algorithm));

@@ -1,0 +1,11 @@
+//! The front as a whole, driven without sockets over a real store.
+
+mod conditions;
+mod harness;
+mod integrity;
+mod listing;
+mod multipart;
+mod objects;
+mod requests;
+
+use harness::with_front;
