@@ -89,7 +89,7 @@ def alt(endpoint):
 
 @pytest.fixture
 def bucket(s3):
-    """A new bucket of MAIN; its name, which needs no escaping. Left for the data directory to go."""
+    """The name of a new bucket of MAIN; it goes when the data directory goes."""
     name = f"t-{uuid.uuid4().hex[:16]}"
     answer = s3.put(f"/{name}")
     assert answer.status == 200, answer

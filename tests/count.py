@@ -11,7 +11,7 @@ PATTERNS = (
     ("failed", re.compile(r"\b(\d+) (?:failed|errors?)\b")),
 )
 CLOSING = re.compile(r"^(=+ )?\d+ (passed|failed|errors?|skipped)\b.* in [\d.]+s|"
-                     r"^test result: |^\s*Summary \[|^total: ")
+                     r"^test result: |^\s*Summary \[|^(total: )?\d+ passed, \d+ failed$")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 

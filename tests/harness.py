@@ -1,7 +1,7 @@
 """Starts the real binary and the real nginx, waits until they answer, and ends them by pid.
 
 Settings by environment:
-  GOBLIN_BIN        the server binary (default: the newest of target/{ci,release,debug}/goblin-store)
+  GOBLIN_BIN        the server binary (default: the newest of target/{release,debug}/goblin-store)
   GOBLIN_TEST_HOST  HOST:PORT of a server that already runs with the three users below; then no
                     binary is started, which is how the same cases run against other stores
 """
@@ -66,7 +66,7 @@ def clean_environment(**extra):
 def binary():
     if path := os.environ.get("GOBLIN_BIN"):
         return Path(path)
-    found = [ROOT / "target" / p / "goblin-store" for p in ("ci", "release", "debug")]
+    found = [ROOT / "target" / p / "goblin-store" for p in ("release", "debug")]
     found = [p for p in found if p.exists()]
     if not found:
         raise RuntimeError("no goblin-store binary: run `cargo build` or set GOBLIN_BIN")
@@ -181,7 +181,8 @@ class Store(Process):
     def _wait_for_endpoint(self, path):
         deadline = time.monotonic() + START_SECS
         while time.monotonic() < deadline and self.running():
-            match = re.search(r":(\d+)/?\s*$|^(\d+)\s*$", path.read_text()) if path.exists() else None
+            text = path.read_text() if path.exists() else ""
+            match = re.search(r":(\d+)/?\s*$|^(\d+)\s*$", text)
             if match:
                 return int(match[1] or match[2])
             time.sleep(0.02)

@@ -90,7 +90,8 @@ def size_of(tree):
 def reduced_tree(target):
     """Some thousand real files: headers of this machine, links followed."""
     count = 0
-    for source in sorted(Path("/usr/include").rglob("*")) + sorted(Path("/usr/lib/python3").rglob("*")):
+    roots = (Path("/usr/include"), Path("/usr/lib/python3"))
+    for source in (p for root in roots for p in sorted(root.rglob("*"))):
         if count == REDUCED_FILES:
             break
         if source.is_file():
@@ -102,7 +103,7 @@ def reduced_tree(target):
 
 
 def linux_tree(directory):
-    """The unpacked linux-source tarball without its links, which S3 cannot hold; and the tarball."""
+    """The unpacked linux-source tarball without its links (S3 has none), and the tarball."""
     tarballs = glob.glob("/usr/src/linux-source-*.tar.xz")
     if not tarballs:
         raise SystemExit("apt-get install linux-source first")

@@ -20,7 +20,7 @@ class ProtocolError(AssertionError):
 
 
 class Response:
-    """Shape: `headers` has lower-case names, repeats joined by comma; `raw_headers` keeps the list."""
+    """`headers` has lower-case names, repeats joined by comma; `raw_headers` keeps the list."""
 
     def __init__(self, status, raw_headers, body):
         self.status, self.raw_headers, self.body = status, raw_headers, body
@@ -203,7 +203,7 @@ class Client:
 
     def signed_headers(self, method, path, query="", headers=None, body=b"", *, payload=None,
                        when=None, signed=None, host=None, sign_path=None, v4=None):
-        """The header list to send. `payload` overrides the payload hash; `sign_path` what is signed."""
+        """The headers to send; `payload` overrides the payload hash, `sign_path` the path signed."""
         when = when or now()
         if payload is None:
             payload = hashlib.sha256(body).hexdigest() if body else EMPTY_SHA256

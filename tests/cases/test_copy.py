@@ -11,7 +11,8 @@ META = {"x-amz-meta-a": "one", "Content-Type": "text/plain", "Cache-Control": "n
 
 
 def copy(client, bucket, key, source, headers=None):
-    return client.put(ops.key_path(bucket, key), headers={"x-amz-copy-source": source} | (headers or {}))
+    headers = {"x-amz-copy-source": source} | (headers or {})
+    return client.put(ops.key_path(bucket, key), headers=headers)
 
 
 def test_COPY_01_onto_itself(s3, bucket):

@@ -248,7 +248,8 @@ def test_HTTP_14_dates_and_etags_agree(s3, bucket):
     page = ops.list_page(s3, bucket)
     listed = page.text("Contents/LastModified")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", listed)
-    stamp = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.strptime(listed[:19], "%Y-%m-%dT%H:%M:%S"))
+    moment = time.strptime(listed[:19], "%Y-%m-%dT%H:%M:%S")
+    stamp = time.strftime("%a, %d %b %Y %H:%M:%S GMT", moment)
     assert stamp == date_of(head)
     copied = s3.put(f"/{bucket}/copy", headers={"x-amz-copy-source": f"{bucket}/k"})
     found = {etag, get.etag, head.etag, page.text("Contents/ETag"), copied.text("ETag")}

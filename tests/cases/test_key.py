@@ -4,6 +4,7 @@ import pytest
 
 import ops
 from ops import check
+from raw import head_bytes
 
 
 def test_KEY_01_dot_segments_are_keys(s3, bucket):
@@ -86,9 +87,9 @@ def test_KEY_07_non_ascii_keys(s3, bucket):
         path = ops.key_path(bucket, key)
         assert s3.get(path).body == b"%d" % number
         check(s3.head(path), 200)
-        query = s3.v4.presign("GET", path, "", [("Host", s3.endpoint.host_header)])
-        presigned = s3.exchange(
-            "GET", f"GET {path}?{query} HTTP/1.1\r\nHost: {s3.endpoint.host_header}\r\n\r\n".encode())
+        host = [("Host", s3.endpoint.host_header)]
+        query = s3.v4.presign("GET", path, "", host)
+        presigned = s3.exchange("GET", head_bytes("GET", path, query, host))
         assert presigned.body == b"%d" % number, presigned
     assert ops.keys_of(s3, bucket) == sorted(NON_ASCII, key=str.encode)
     for key in NON_ASCII:

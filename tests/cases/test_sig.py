@@ -154,7 +154,8 @@ def test_SIG_09_unsigned_amz_headers_are_refused(s3, bucket, name, value):
 
 def test_SIG_09_presigned_put_with_an_unsigned_checksum(s3, bucket):
     query = presigned(s3, f"/{bucket}/k", method="PUT")
-    answer = send(s3, "PUT", f"/{bucket}/k", query, [("x-amz-checksum-crc32", "NhCmhg==")], b"hello")
+    checksum = [("x-amz-checksum-crc32", "NhCmhg==")]
+    answer = send(s3, "PUT", f"/{bucket}/k", query, checksum, b"hello")
     check(answer, 403, "AccessDenied")
     check(s3.head(f"/{bucket}/k"), 404)
 
@@ -183,7 +184,8 @@ def test_SIG_wrong_and_unknown_keys(s3, path, endpoint):
     "AWS4-HMAC-SHA256 Credential=a/b/c/d/e, SignedHeaders=host, Signature=zz",
     "AWS4-HMAC-SHA256 Credential=/20260101/us-east-1/s3/aws4_request,SignedHeaders=,Signature="])
 def test_SIG_malformed_authorization(s3, path, value):
-    answer = send(s3, "GET", path, headers=[("Authorization", value), ("x-amz-date", amz_date(now()))])
+    headers = [("Authorization", value), ("x-amz-date", amz_date(now()))]
+    answer = send(s3, "GET", path, headers=headers)
     assert 400 <= answer.status < 500 and answer.code, answer
 
 
@@ -230,7 +232,8 @@ def test_SIG_v2_header(s3, bucket, path):
     answer = ops.get(s3, bucket, "v2 k")
     assert answer.body == b"two" and answer.header("x-amz-meta-b") == "2"
     date = http_date(now())
-    bad = V2(User("x", MAIN.access_key, "other", "", "", "")).authorization("GET", path, "", [], date)
+    wrong = V2(User("x", MAIN.access_key, "other", "", "", ""))
+    bad = wrong.authorization("GET", path, "", [], date)
     check(send(s3, "GET", path, headers=[("Date", date), ("Authorization", bad)]),
           403, "SignatureDoesNotMatch")
 

@@ -55,7 +55,7 @@ def test_HTTP_10_cut_off_uploads_leave_no_file(own_store, client):
 
 
 def test_MPU_08_aborted_uploads_leave_no_file(own_store, client):
-    for number in range(10):
+    for _ in range(10):
         upload = ops.create_upload(client, "space", "k")
         ops.upload_part(client, "space", "k", upload, 1, b"a" * MIB)
         connection = started_put(own_store, client, "/space/k", 2 * MIB, MIB,
@@ -75,7 +75,8 @@ def test_DUR_06_a_failed_overwrite_keeps_the_old_object(own_store, client):
     body = ops.body_of(4 * MIB)
     ops.put(client, "space", "k", body, {"x-amz-meta-a": "1", "Cache-Control": "no-cache"})
     before = client.head("/space/k")
-    assert client.put("/space/k", b"z" * (3 * MIB), {"x-amz-checksum-crc32": "AAAAAA=="}).status == 400
+    wrong = {"x-amz-checksum-crc32": "AAAAAA=="}
+    assert client.put("/space/k", b"z" * (3 * MIB), wrong).status == 400
     assert client.put("/space/k", b"z" * 10, {"Content-MD5": "A" * 22 + "=="}).status == 400
     started_put(own_store, client, "/space/k", 4 * MIB, 2 * MIB).close()
     connection = started_put(own_store, client, "/space/k", 4 * MIB, 2 * MIB)

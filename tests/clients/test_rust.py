@@ -1,4 +1,4 @@
-"""The AWS SDK for Rust: clients/rust, built by `tests/run install` when GOBLIN_FULL is set or in CI."""
+"""The AWS SDK for Rust: clients/rust, which `tests/run install` builds with GOBLIN_FULL or CI."""
 
 import os
 

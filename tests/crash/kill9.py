@@ -40,7 +40,7 @@ class Lost(AssertionError):
 
 
 class Writer(threading.Thread):
-    """Works on its keys until the server is gone. `states[key]` are the states that may be found."""
+    """Works on its keys until the server is gone; `states[key]` are what may be found there."""
 
     def __init__(self, endpoint, number, states, seed):
         super().__init__(daemon=True)
