@@ -42,6 +42,7 @@ impl Rng {
     ///
     /// **Errors** None: a kernel without getrandom(2) cannot run this program, so that failure
     /// stops it rather than hand out an id that might repeat.
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks the kernel")]
     pub fn fill(&self, out: &mut [u8]) {
         match &self.0 {
             Source::System => {

@@ -203,7 +203,7 @@ class Client:
 
     def signed_headers(self, method, path, query="", headers=None, body=b"", *, payload=None,
                        when=None, signed=None, host=None, sign_path=None, v4=None):
-        """The headers to send; `payload` overrides the payload hash, `sign_path` the path signed."""
+        """The headers to send; `payload` overrides the payload hash, `sign_path` what is signed."""
         when = when or now()
         if payload is None:
             payload = hashlib.sha256(body).hexdigest() if body else EMPTY_SHA256

@@ -103,7 +103,7 @@ class V4:
             f"AWS4-HMAC-SHA256\n{amz_date(when)}\n{self.scope(when)}\n{digest}", when)
 
     def authorization(self, method, path, query, headers, payload_hash, when, signed=None):
-        """The Authorization value; by default host, x-amz-*, content-md5, content-type are signed."""
+        """The Authorization value; by default host, x-amz-*, content-md5 and -type are signed."""
         if signed is None:
             signed = sorted({n.lower() for n, _ in headers if is_signed_by_default(n.lower())})
         signature = self.request_signature(
@@ -112,7 +112,7 @@ class V4:
                 f"SignedHeaders={';'.join(signed)}, Signature={signature}")
 
     def presign(self, method, path, query, headers, *, expires=3600, when=None, signed=("host",)):
-        """The query with the X-Amz-* parameters and the signature; `headers` are the signed ones."""
+        """The query with the X-Amz-* parameters and the signature; `headers` are those signed."""
         when = when or now()
         extra = [
             ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
