@@ -108,7 +108,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_part_lies_inside_the_object(value in "bytes=[0-9]{0,3}-[0-9]{0,3}", size in 0u64..500) {
+        fn a_part_lies_inside_the_object(
+            value in "bytes=[0-9]{0,3}-[0-9]{0,3}",
+            size in 0u64..500,
+        ) {
             if let Requested::Part { first, len } = parse(value.as_bytes(), size) {
                 prop_assert!(len > 0 && first + len <= size);
             }

@@ -2,8 +2,8 @@
 
 use super::listing::{ListParameters, Position, text, write_owner};
 use super::prelude::*;
-use crate::catalog::{ListRow, Page};
 use crate::model::{Upload, UploadId};
+use crate::store::{ListRow, Page};
 
 /// **Source** AWS S3 API reference, ListMultipartUploads.
 pub async fn list_multipart_uploads(s3: &S3State, request: &S3Request<'_>) -> S3Result {

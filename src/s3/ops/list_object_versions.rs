@@ -2,7 +2,7 @@
 
 use super::listing::{ListParameters, Position, text, write_owner, write_version_facts};
 use super::prelude::*;
-use crate::catalog::{ListRow, ListedVersion, Page};
+use crate::store::{ListRow, ListedVersion, Page};
 
 /// **Source** AWS S3 API reference, ListObjectVersions.
 pub async fn list_object_versions(s3: &S3State, request: &S3Request<'_>) -> S3Result {

@@ -2,7 +2,7 @@
 
 use super::listing::{ListParameters, Position, write_owner, write_version_facts};
 use super::prelude::*;
-use crate::catalog::{ListRow, ListedObject, Page};
+use crate::store::{ListRow, ListedObject, Page};
 
 /// **Source** AWS S3 API reference, ListObjectsV2.
 pub async fn list_objects_v2(s3: &S3State, request: &S3Request<'_>) -> S3Result {

@@ -5,12 +5,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::catalog::ListObjects;
 use crate::model::{Checksum, ObjectVersion, OwnerId, User};
 use crate::s3::error::{S3Error, S3ErrorCode};
 use crate::s3::query::Query;
 use crate::s3::response::{checksum_text, quoted_etag};
 use crate::s3::xml::{XmlWriter, iso_date};
+use crate::store::ListObjects;
 
 /// The most rows of one page, of every listing, as AWS has it.
 pub const ROWS_MAX: usize = 1000;
