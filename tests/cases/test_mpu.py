@@ -269,8 +269,9 @@ def test_CLI_02_complete_documents_of_many_sdks(s3, bucket):
         "unknown": "<CompleteMultipartUpload><Extra>1</Extra>{part}</CompleteMultipartUpload>",
     }
     for name, form in forms.items():
-        upload = ops.create_upload(s3, bucket, name)
-        etag = ops.upload_part(s3, bucket, name, upload, 1, b"hello").strip('"')
+        upload = ops.create_upload(s3, bucket, name, {"x-amz-checksum-algorithm": "CRC32"})
+        etag = ops.upload_part(s3, bucket, name, upload, 1, b"hello",
+                               {"x-amz-checksum-crc32": "NhCmhg=="}).strip('"')
         bare = form.format(part="<Part><PartNumber>1</PartNumber></Part>")
         check(s3.post(f"/{bucket}/{name}", f"uploadId={upload}", bare.encode()),
               400, "MalformedXML")

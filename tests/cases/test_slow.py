@@ -134,13 +134,14 @@ SMUGGLING = [
 
 @pytest.mark.parametrize("framing", SMUGGLING)
 def test_HTTP_request_smuggling_ends_the_connection(client, impatient, framing):
+    """The bytes behind an ambiguous body are never taken for a second request."""
     headers = client.signed_headers("PUT", "/slow/smuggle", payload=UNSIGNED)
     head = head_bytes("PUT", "/slow/smuggle", "", headers)[:-2] + framing + b"\r\n"
     with Connection(impatient.endpoint()) as connection:
         connection.send(head + b"0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
         try:
             answer = connection.response("PUT")
-            assert 400 <= answer.status < 600 and answer.status != 500, answer
+            assert answer.status < 500 or answer.status == 501, answer
         except (EOFError, ConnectionError):
-            pass
-    check(client.head("/slow/smuggle"), 404)
+            return
+        assert connection.stray(1) == b"", "a second answer"
