@@ -109,6 +109,10 @@ pub struct StorageSettings {
     pub pack_bytes_max: u64,
     /// Size of a commit log segment, preallocated.
     pub log_segment_bytes: u64,
+    /// RAM for request bodies on their way to the disk; beyond it clients are told to slow down.
+    pub upload_bytes_max: u64,
+    /// RAM for object tails read ahead on their way to clients; beyond it reads go one by one.
+    pub download_bytes_max: u64,
     /// RAM for the index of keys; beyond it the least used keys are asked from SQLite again.
     pub index_bytes_max: u64,
     /// SQLite connections for reads.

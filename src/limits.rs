@@ -1,6 +1,6 @@
-//! Shared budgets: memory in flight, uploads at once, connections.
+//! Shared budgets: connections, uploads at once.
 //!
-//! Owns the counters that keep memory bounded whatever clients do. A budget never waits: who does
+//! Owns the counters that keep descriptors and memory bounded whatever clients do. A budget never waits: who does
 //! not get its share at once answers 503 SlowDown, so that nobody queues while holding other
 //! resources. Leaf: imports nothing of ours. Any thread may call it.
 
@@ -83,29 +83,6 @@ pub struct Permit {
     amount: u64,
 }
 
-impl Permit {
-    /// Units held.
-    pub fn amount(&self) -> u64 {
-        self.amount
-    }
-
-    /// Takes `more` units on top; false (and nothing changed) when they are not free.
-    pub fn try_grow(&mut self, more: u64) -> bool {
-        let ok = self.budget.take(more);
-        if ok {
-            self.amount += more;
-        }
-        ok
-    }
-
-    /// Gives back all but `keep` units. A share that is smaller already stays as it is.
-    pub fn shrink_to(&mut self, keep: u64) {
-        let surplus = self.amount.saturating_sub(keep);
-        self.amount -= surplus;
-        self.budget.give_back(surplus);
-    }
-}
-
 impl Drop for Permit {
     fn drop(&mut self) {
         self.budget.give_back(self.amount);
@@ -117,10 +94,6 @@ impl Drop for Permit {
 pub struct LimitSettings {
     /// Client connections at once, all workers together.
     pub connections_max: u64,
-    /// Bytes of buffers that hold request bodies on their way to the disk.
-    pub upload_bytes_max: u64,
-    /// Bytes of buffers that hold object tails on their way from the disk to clients.
-    pub download_bytes_max: u64,
     /// Requests with a body being received at once.
     pub uploads_max: u64,
 }
@@ -129,8 +102,6 @@ pub struct LimitSettings {
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub connections: Arc<Budget>,
-    pub upload_bytes: Arc<Budget>,
-    pub download_bytes: Arc<Budget>,
     pub uploads: Arc<Budget>,
 }
 
@@ -138,16 +109,13 @@ impl Limits {
     pub fn new(settings: &LimitSettings) -> Limits {
         Limits {
             connections: Budget::new("connections", settings.connections_max),
-            upload_bytes: Budget::new("upload_bytes", settings.upload_bytes_max),
-            download_bytes: Budget::new("download_bytes", settings.download_bytes_max),
             uploads: Budget::new("uploads", settings.uploads_max),
         }
     }
 
     /// All budgets, for the metrics.
-    pub fn reports(&self) -> [BudgetReport; 4] {
-        [&self.connections, &self.upload_bytes, &self.download_bytes, &self.uploads]
-            .map(|b| b.report())
+    pub fn reports(&self) -> [BudgetReport; 2] {
+        [&self.connections, &self.uploads].map(|budget| budget.report())
     }
 }
 
@@ -166,17 +134,6 @@ mod tests {
         drop(second);
         let report = budget.report();
         assert_eq!((report.used, report.peak, report.refused), (0, 10, 1));
-    }
-
-    #[test]
-    fn a_share_grows_and_shrinks_within_the_budget() {
-        let budget = Budget::new("test", 10);
-        let mut share = budget.try_acquire(2).expect("fits");
-        assert!(share.try_grow(8));
-        assert!(!share.try_grow(1));
-        share.shrink_to(4);
-        share.shrink_to(9);
-        assert_eq!((share.amount(), budget.report().used), (4, 4));
     }
 
     #[test]

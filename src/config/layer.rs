@@ -180,7 +180,7 @@ layer! {
     /// RAM for request bodies on their way to disk; beyond it 503 SlowDown [default: 256M]
     #[arg(long, env = "GOBLIN_UPLOAD_MEMORY", value_name = "SIZE", help_heading = "Limits")]
     upload_memory: [ByteSize],
-    /// RAM for object data on its way from disk; beyond it 503 SlowDown [default: 256M]
+    /// RAM for reading ahead of clients; beyond it reads go one by one [default: 256M]
     #[arg(long, env = "GOBLIN_DOWNLOAD_MEMORY", value_name = "SIZE", help_heading = "Limits")]
     download_memory: [ByteSize],
     /// Requests with a body at once; more are answered 503 SlowDown [default: 4096]

@@ -85,6 +85,9 @@ impl Layer {
 
     fn storage(&self) -> Result<StorageSettings, ConfigError> {
         let bytes = |value: Option<ByteSize>, default: u64| value.map_or(default, |size| size.0);
+        let memory = |name, value: Option<ByteSize>| {
+            within(name, value.unwrap_or(ByteSize(256 * MIB)).0, 8 * MIB, u64::MAX)
+        };
         let io_chunk = bytes(self.io_chunk, 256 * KIB);
         let write_io_chunk = bytes(self.write_io_chunk, MIB);
         let segment = bytes(self.log_segment, 256 * MIB);
@@ -94,6 +97,8 @@ impl Layer {
             write_io_chunk_bytes: chunk("write-io-chunk", write_io_chunk, ALIGNMENT, 16 * MIB)?,
             pack_bytes_max: within("pack-max", bytes(self.pack_max, 256 * KIB), 0, MIB)?,
             log_segment_bytes: chunk("log-segment", segment, 16 * MIB, 4096 * MIB)?,
+            upload_bytes_max: memory("upload-memory", self.upload_memory)?,
+            download_bytes_max: memory("download-memory", self.download_memory)?,
             index_bytes_max: bytes(self.index_memory, 256 * MIB),
             catalog_readers: self.catalog_readers.unwrap_or(4).clamp(1, 64),
             commit_queue_max: self.commit_queue_max.unwrap_or(4096).max(1),
@@ -115,16 +120,11 @@ impl Layer {
     }
 
     fn limits(&self) -> Result<LimitSettings, ConfigError> {
-        let memory = |name, value: Option<ByteSize>| {
-            within(name, value.unwrap_or(ByteSize(256 * MIB)).0, 8 * MIB, u64::MAX)
-        };
         let count = |name, value: Option<u64>, default: u64| {
             within(name, value.unwrap_or(default), 1, 10_000_000)
         };
         Ok(LimitSettings {
             connections_max: count("connections-max", self.connections_max, 16_384)?,
-            upload_bytes_max: memory("upload-memory", self.upload_memory)?,
-            download_bytes_max: memory("download-memory", self.download_memory)?,
             uploads_max: count("uploads-max", self.uploads_max, 4096)?,
         })
     }

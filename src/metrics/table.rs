@@ -65,6 +65,7 @@ const fn internal(mut def: Def) -> Def {
 use Kind::{Counter, Gauge, Histogram};
 
 const OP: &[&str] = &["operation"];
+const POOL: &[&str] = &["pool"];
 const NONE: &[&str] = &[];
 
 /// Every metric that `/metrics` may show, in its order there.
@@ -88,23 +89,14 @@ pub const TABLE: &[Def] = &[
     def("goblin_limit_refusals_total", Counter, "refusals", &["limit"], "Requests or connections refused because a limit was reached."),
     def("goblin_arena_hits_total", Counter, "reads", NONE, "Reads answered from RAM."),
     def("goblin_arena_misses_total", Counter, "reads", NONE, "Reads whose first bytes were not in RAM."),
-    def("goblin_arena_evictions_total", Counter, "blobs", NONE, "Heads and small objects that made room for others."),
-    def("goblin_arena_resident_blobs", Gauge, "blobs", NONE, "Heads and small objects in RAM."),
-    def("goblin_arena_used_bytes", Gauge, "bytes", NONE, "Arena bytes in use."),
-    def("goblin_arena_size_bytes", Gauge, "bytes", NONE, "Arena bytes reserved."),
+    def("goblin_arena_evictions_total", Counter, "blobs", POOL, "Heads and small objects that made room for others."),
+    def("goblin_arena_rejections_total", Counter, "blobs", POOL, "Heads and small objects for which no room could be made."),
+    def("goblin_arena_resident_blobs", Gauge, "blobs", POOL, "Heads and small objects in RAM."),
+    def("goblin_arena_borrowed_blobs", Gauge, "blobs", POOL, "Those that a response is being sent from."),
+    def("goblin_arena_used_bytes", Gauge, "bytes", POOL, "Arena bytes in use."),
+    def("goblin_arena_size_bytes", Gauge, "bytes", POOL, "Arena bytes reserved."),
     def("goblin_arena_locked", Gauge, "1", NONE, "1 when the arena cannot be swapped out."),
-    def("goblin_arena_page_bytes", Gauge, "bytes", NONE, "Size of the arena's pages: 2097152 with HugeTLB, else 4096."),
-    def("goblin_catalog_commits_total", Counter, "commits", NONE, "Changes committed."),
-    def("goblin_catalog_groups_total", Counter, "groups", NONE, "Groups of changes that shared one flush."),
-    internal(def("goblin_catalog_commit_seconds_total", Counter, "seconds", NONE, "Time that commits waited, summed.")),
-    internal(def("goblin_catalog_queue_depth", Gauge, "changes", NONE, "Changes waiting for the writer.")),
-    internal(def("goblin_catalog_index_entries", Gauge, "keys", NONE, "Keys that the RAM index knows.")),
-    def("goblin_blob_reads_total", Counter, "reads", NONE, "Reads of blob files."),
-    def("goblin_blob_read_bytes_total", Counter, "bytes", NONE, "Bytes read from blob files."),
-    def("goblin_blob_writes_total", Counter, "writes", NONE, "Writes to blob files."),
-    def("goblin_blob_written_bytes_total", Counter, "bytes", NONE, "Bytes written to blob files."),
-    def("goblin_checksum_failures_total", Counter, "blocks", NONE, "Blocks whose bytes did not match their checksum; each is also logged as an error."),
-    def("goblin_garbage_blobs_removed_total", Counter, "blobs", NONE, "Blob files removed because nothing refers to them."),
+    def("goblin_arena_huge_bytes", Gauge, "bytes", NONE, "Arena bytes known to be on huge pages."),
     def("goblin_disk_free_bytes", Gauge, "bytes", NONE, "Bytes that the data directory's file system can still take."),
     def("goblin_disk_size_bytes", Gauge, "bytes", NONE, "Size of the data directory's file system."),
     def("process_resident_memory_bytes", Gauge, "bytes", NONE, "Resident memory of the process."),

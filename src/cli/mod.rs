@@ -1,0 +1,84 @@
+//! The command line: one file per subcommand.
+//!
+//! Owns arguments, exit codes and what is printed. Everything else is in the library: `serve`
+//! hands over to `server`, `users` and `keys` to the admin API of a running server or, when none
+//! runs, to the catalog.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod directory;
+mod remote;
+mod serve;
+
+/// A self-hosted, S3-compatible object store for one strong machine.
+#[derive(Parser)]
+#[command(name = "goblin-store", version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve S3. Needs no configuration; each setting is a flag, a variable or a line of a file
+    Serve(Box<serve::ServeArgs>),
+    /// Add, list, disable and enable users
+    Users(directory::UsersArgs),
+    /// Add, list, disable, enable and remove key pairs
+    Keys(directory::KeysArgs),
+}
+
+/// Runs the command that the arguments name. 0: done, 1: it failed, 2: wrong arguments.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Users(args) => directory::users(args),
+        Command::Keys(args) => directory::keys(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("goblin-store: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_argument_and_command_explains_itself() {
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                let id = argument.get_id();
+                assert!(argument.get_help().is_some(), "{} {id}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn every_setting_has_a_flag_and_a_variable_of_its_name() {
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").expect("is there");
+        for name in crate::config::Layer::names() {
+            let flag = serve.get_arguments().find(|a| a.get_long() == Some(name.as_str()));
+            let flag = flag.unwrap_or_else(|| panic!("--{name} is missing"));
+            let variable = format!("GOBLIN_{}", name.replace('-', "_").to_ascii_uppercase());
+            let env = flag.get_env().and_then(|env| env.to_str());
+            assert_eq!(env, Some(variable.as_str()));
+        }
+    }
+}

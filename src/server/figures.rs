@@ -1,0 +1,71 @@
+//! The figures that components keep themselves, brought to the metrics at each scrape.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::arena::Arena;
+use crate::limits::Limits;
+use crate::metrics::{Metrics, Samples};
+use crate::sys::process;
+
+/// Who is asked.
+pub struct Sources {
+    pub limits: Limits,
+    pub arena: Arc<Arena>,
+    pub data_dir: PathBuf,
+    pub workers: usize,
+    pub started_ms: i64,
+}
+
+/// Lets `metrics` ask every component.
+pub fn register(metrics: &Metrics, sources: Sources) {
+    metrics.register(Box::new(move |samples| {
+        samples.put("goblin_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+        samples.put("goblin_start_time_seconds", &[], sources.started_ms as f64 / 1000.0);
+        samples.put("goblin_workers", &[], sources.workers as f64);
+        put_limits(samples, &sources.limits);
+        put_arena(samples, &sources.arena);
+        put_machine(samples, &sources.data_dir);
+    }));
+}
+
+fn put_limits(samples: &mut Samples, limits: &Limits) {
+    for report in limits.reports() {
+        let labels = [("limit", report.name)];
+        samples.put("goblin_limit_used", &labels, report.used as f64);
+        samples.put("goblin_limit_peak", &labels, report.peak as f64);
+        samples.put("goblin_limit_max", &labels, report.max as f64);
+        samples.put("goblin_limit_refusals_total", &labels, report.refused as f64);
+    }
+}
+
+fn put_arena(samples: &mut Samples, arena: &Arena) {
+    let stats = arena.stats();
+    samples.put("goblin_arena_hits_total", &[], stats.hits as f64);
+    samples.put("goblin_arena_misses_total", &[], stats.misses as f64);
+    for (pool, figures) in [("heads", stats.heads), ("packed", stats.packed)] {
+        let labels = [("pool", pool)];
+        samples.put("goblin_arena_evictions_total", &labels, figures.evicted as f64);
+        samples.put("goblin_arena_rejections_total", &labels, figures.rejected as f64);
+        samples.put("goblin_arena_resident_blobs", &labels, figures.resident as f64);
+        samples.put("goblin_arena_borrowed_blobs", &labels, figures.borrowed as f64);
+        samples.put("goblin_arena_used_bytes", &labels, figures.used_bytes as f64);
+        samples.put("goblin_arena_size_bytes", &labels, figures.capacity_bytes as f64);
+    }
+    if let Some(mapping) = &arena.report().mapping {
+        samples.put("goblin_arena_locked", &[], f64::from(u8::from(mapping.locked)));
+        samples.put("goblin_arena_huge_bytes", &[], mapping.huge_bytes as f64);
+    }
+}
+
+fn put_machine(samples: &mut Samples, data_dir: &Path) {
+    if let Ok(space) = process::disk_space(data_dir) {
+        samples.put("goblin_disk_free_bytes", &[], space.free_bytes as f64);
+        samples.put("goblin_disk_size_bytes", &[], space.size_bytes as f64);
+    }
+    if let Ok(usage) = process::usage() {
+        samples.put("process_resident_memory_bytes", &[], usage.resident_bytes as f64);
+        samples.put("process_open_fds", &[], usage.open_files as f64);
+        samples.put("process_max_fds", &[], usage.open_files_max as f64);
+    }
+}
