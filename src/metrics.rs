@@ -13,7 +13,7 @@ use std::time::Duration;
 
 mod table;
 
-pub use table::{Def, Kind, Stability, TABLE, markdown};
+pub use table::{Def, Kind, TABLE, markdown};
 
 /// Upper bounds of the latency buckets in seconds; one more bucket holds the rest.
 pub const LATENCY_BUCKETS: [f64; 18] = [
@@ -54,8 +54,6 @@ pub struct Metrics {
 pub enum Timeout {
     /// The request's header did not arrive in time.
     Header,
-    /// No byte of the request's body came for too long.
-    Body,
     /// The client took no byte of the response for too long.
     Send,
     /// A kept-alive connection was not used again.
@@ -63,12 +61,11 @@ pub enum Timeout {
 }
 
 impl Timeout {
-    const ALL: [Timeout; 4] = [Timeout::Header, Timeout::Body, Timeout::Send, Timeout::Idle];
+    const ALL: [Timeout; 3] = [Timeout::Header, Timeout::Send, Timeout::Idle];
 
     fn name(self) -> &'static str {
         match self {
             Timeout::Header => "header",
-            Timeout::Body => "body",
             Timeout::Send => "send",
             Timeout::Idle => "idle",
         }

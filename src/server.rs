@@ -186,9 +186,6 @@ fn share(
         numa_node: settings.runtime.numa_node,
         ..ArenaSettings::default()
     })?;
-    for shortfall in arena.report().mapping.iter().flat_map(|mapping| &mapping.shortfalls) {
-        warn!("arena: {shortfall}");
-    }
     let store = StoreSettings {
         pack_bytes_max: settings.storage.pack_bytes_max as usize,
         read_chunk_bytes: settings.storage.io_chunk_bytes as usize,
@@ -241,11 +238,8 @@ fn start_workers(
     };
     let mut listeners = Vec::new();
     for _ in &parts.placements {
-        let bind = |source| ServeError::Bind {
-            address: address.to_string(),
-            flag: "--http-port",
-            source,
-        };
+        let bind =
+            |source| ServeError::Bind { address: address.to_string(), flag: "--http-port", source };
         let listener = accept::bind_tcp(address, http.listen_backlog).map_err(bind)?;
         // The first one settles port 0; the others share its port.
         address = listener.local_addr().map_err(io_error("read the listener's address"))?;
@@ -335,7 +329,8 @@ async fn stop_all(
 
 /// Raises limits and says what the machine will not give.
 fn check_machine(settings: &Settings) -> Result<(), ServeError> {
-    let files = process::raise_open_files_limit().map_err(io_error("raise the open files limit"))?;
+    let files =
+        process::raise_open_files_limit().map_err(io_error("raise the open files limit"))?;
     // Each connection has one descriptor; files, rings and the database have the others.
     let needed = settings.limits.connections_max + 512;
     if files < needed {
@@ -346,7 +341,10 @@ fn check_machine(settings: &Settings) -> Result<(), ServeError> {
     }
     let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
     if somaxconn.trim().parse().is_ok_and(|n: u32| n < settings.http.listen_backlog) {
-        warn!(somaxconn = somaxconn.trim(), "the kernel caps --listen-backlog (net.core.somaxconn)");
+        warn!(
+            somaxconn = somaxconn.trim(),
+            "the kernel caps --listen-backlog (net.core.somaxconn)"
+        );
     }
     Ok(())
 }

@@ -153,8 +153,7 @@ pub async fn set_user_disabled(
 
 /// All key pairs without secrets, by user and access key.
 pub async fn list_keys(catalog: &dyn Catalog) -> Result<Vec<KeyView>, DirectoryError> {
-    let mut keys: Vec<KeyView> =
-        catalog.access_keys().await?.into_iter().map(Into::into).collect();
+    let mut keys: Vec<KeyView> = catalog.access_keys().await?.into_iter().map(Into::into).collect();
     keys.sort_by(|a, b| (&a.user, &a.access_key).cmp(&(&b.user, &b.access_key)));
     Ok(keys)
 }
@@ -207,9 +206,7 @@ pub async fn remove_key(catalog: &dyn Catalog, access_key: &str) -> Result<(), D
     let proposal = Proposal::DeleteAccessKey { access_key: access_key.to_owned() };
     match catalog.commit(proposal).await {
         Ok(_) => Ok(()),
-        Err(CommitError::NoSuchAccessKey) => {
-            Err(DirectoryError::NoSuchKey(access_key.to_owned()))
-        }
+        Err(CommitError::NoSuchAccessKey) => Err(DirectoryError::NoSuchKey(access_key.to_owned())),
         Err(error) => Err(error.into()),
     }
 }

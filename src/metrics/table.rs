@@ -1,4 +1,4 @@
-//! The one table of metrics: name, type, unit, stability, labels, help.
+//! The one table of metrics: name, type, unit, labels, help.
 //!
 //! docs/metrics.md is made from it; a test fails when the page lags behind
 //! (`UPDATE_DOCS=1 cargo test metrics` writes it anew).
@@ -27,22 +27,12 @@ impl Kind {
     }
 }
 
-/// Whether dashboards may rely on a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stability {
-    /// Name and meaning stay within a major version.
-    Stable,
-    /// May change with any release.
-    Internal,
-}
-
 /// One metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Def {
     pub name: &'static str,
     pub kind: Kind,
     pub unit: &'static str,
-    pub stability: Stability,
     pub labels: &'static [&'static str],
     pub help: &'static str,
 }
@@ -54,12 +44,7 @@ const fn def(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Def {
-    Def { name, kind, unit, stability: Stability::Stable, labels, help }
-}
-
-const fn internal(mut def: Def) -> Def {
-    def.stability = Stability::Internal;
-    def
+    Def { name, kind, unit, labels, help }
 }
 
 use Kind::{Counter, Gauge, Histogram};
@@ -82,7 +67,7 @@ pub const TABLE: &[Def] = &[
     def("goblin_sent_bytes_total", Counter, "bytes", OP, "Response body bytes sent."),
     def("goblin_connections_accepted_total", Counter, "connections", NONE, "Connections accepted, refused ones too."),
     def("goblin_accept_errors_total", Counter, "errors", NONE, "Failed accept calls, for example out of descriptors."),
-    def("goblin_timeouts_total", Counter, "timeouts", &["wait"], "Clients given up on: waiting for a header, a body, room to send, or the next request."),
+    def("goblin_timeouts_total", Counter, "timeouts", &["wait"], "Clients given up on: waiting for a header, room to send, or the next request."),
     def("goblin_limit_used", Gauge, "connections, bytes or uploads", &["limit"], "Share of a limit in use."),
     def("goblin_limit_peak", Gauge, "connections, bytes or uploads", &["limit"], "The most of a limit ever in use at once."),
     def("goblin_limit_max", Gauge, "connections, bytes or uploads", &["limit"], "The limit, as configured."),
@@ -109,23 +94,20 @@ pub fn markdown() -> String {
     let mut out = String::from(
         "# Metrics\n\n\
          `GET /metrics` on the admin listener answers in Prometheus text format. This page is made\n\
-         from the table in src/metrics/table.rs; counters start at 0 with the process. *internal*\n\
-         metrics may change with any release, the others keep name and meaning within a major\n\
-         version.\n\n\
+         from the table in src/metrics/table.rs. Counters start at 0 with the process. Names and\n\
+         meanings stay within a major version.\n\n\
          | Name | Type | Unit | Labels | Meaning |\n|---|---|---|---|---|\n",
     );
     for def in TABLE {
         let labels = def.labels.join(", ");
-        let note = if def.stability == Stability::Internal { " *internal*" } else { "" };
         let _ = writeln!(
             out,
-            "| `{}` | {} | {} | {} | {}{} |",
+            "| `{}` | {} | {} | {} | {} |",
             def.name,
             def.kind.name(),
             def.unit,
             labels,
-            def.help,
-            note
+            def.help
         );
     }
     out

@@ -17,11 +17,8 @@ pub(super) fn start(
     shutdown: Shutdown,
 ) -> Result<SocketAddr, ServeError> {
     let wanted = parts.settings.http.admin_address;
-    let bind = |source| ServeError::Bind {
-        address: wanted.to_string(),
-        flag: "--admin-address",
-        source,
-    };
+    let bind =
+        |source| ServeError::Bind { address: wanted.to_string(), flag: "--admin-address", source };
     let tcp = std::net::TcpListener::bind(wanted).map_err(bind)?;
     tcp.set_nonblocking(true).map_err(io_error("set up the admin listener"))?;
     let address = tcp.local_addr().map_err(io_error("read the admin listener's address"))?;
@@ -31,7 +28,8 @@ pub(super) fn start(
     let unix = bind_unix(&path).map_err(io_error("bind the admin socket"))?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
         .map_err(io_error("protect the admin socket"))?;
-    let unix = tokio::net::UnixListener::from_std(unix).map_err(io_error("use the admin socket"))?;
+    let unix =
+        tokio::net::UnixListener::from_std(unix).map_err(io_error("use the admin socket"))?;
     let (mut tcp_stop, mut unix_stop) = (shutdown.clone(), shutdown);
     let tcp = axum::serve(tcp, router(state.clone(), Reached::Tcp))
         .with_graceful_shutdown(async move { tcp_stop.requested().await });

@@ -281,7 +281,8 @@ mod tests {
     fn unknown_names_in_the_file_are_refused_without_showing_secrets() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join("b.toml");
-        let text = "[[users]]\nid = \"a\"\n[[users.keys]]\nacces_key = \"k\"\nsecret_key = \"hush\"";
+        let text =
+            "[[users]]\nid = \"a\"\n[[users.keys]]\nacces_key = \"k\"\nsecret_key = \"hush\"";
         std::fs::write(&path, text).expect("writable");
         let error = Bootstrap::read(&path).expect_err("unknown").to_string();
         assert!(error.contains("acces_key") && !error.contains("hush"), "{error}");

@@ -139,9 +139,8 @@ fn lock(path: &Path, shown: &str) -> Result<File, DataDirError> {
         Err(TryLockError::Error(source)) => return Err(io("lock")(source)),
     }
     let id = format!("{}\n", std::process::id());
-    let write = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| {
-        file.write_all(id.as_bytes())
-    });
+    let write =
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(id.as_bytes()));
     write.map_err(io("write the lock of"))?;
     Ok(file)
 }
