@@ -3,11 +3,13 @@
 //! Each check takes a fresh catalog. `catalog_suite!` makes one test of each for an implementation.
 
 pub(super) mod copies;
+mod differential;
 mod kit;
 pub(super) mod listing;
 pub(super) mod multipart;
 pub(super) mod objects;
 
+pub(super) use differential::{Pair, steps};
 pub(super) use kit::{Kit, put};
 pub(super) use listing::{pages_agree, some_keys};
 
