@@ -10,7 +10,7 @@ pub(super) mod multipart;
 pub(super) mod objects;
 
 pub(super) use differential::{Pair, steps};
-pub(super) use kit::{Kit, put};
+pub(super) use kit::{Kit, packed, put};
 pub(super) use listing::{pages_agree, some_keys};
 
 /// One `#[tokio::test]` per check. `$make` gives `(guard, Arc<dyn Catalog>, Arc<ManualClock>)`.

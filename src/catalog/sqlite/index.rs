@@ -189,3 +189,83 @@ fn footprint_bytes((_, key): &Entry, version: &ObjectVersion) -> usize {
 fn checksum_bytes(part: &crate::model::PartRecord) -> usize {
     part.checksum.as_ref().map_or(0, |c| c.value.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ETag, Lsn, ObjectMetadata, OwnerId, VersionId};
+
+    const BUCKET: BucketId = BucketId(1);
+
+    fn version(lsn: u64) -> Arc<ObjectVersion> {
+        Arc::new(ObjectVersion {
+            lsn: Lsn(lsn),
+            version_id: VersionId::NULL,
+            delete_marker: false,
+            size: 0,
+            modified_ms: 0,
+            etag: ETag { md5: [0; 16], parts: 0 },
+            owner: OwnerId::new("o"),
+            metadata: ObjectMetadata::default(),
+            checksum: None,
+            parts: Vec::new(),
+            extents: Vec::new(),
+        })
+    }
+
+    fn key(n: u64) -> Key {
+        Key::new(&format!("key-{n}")).unwrap()
+    }
+
+    #[test]
+    fn a_read_that_a_commit_overtook_is_not_kept() {
+        let index = Index::new(1 << 20);
+        let ticket = index.get(BUCKET, &key(1)).unwrap_err();
+        index.commit(BUCKET, &key(1), None);
+        index.fill(ticket, BUCKET, &key(1), version(1));
+        let ticket = index.get(BUCKET, &key(1)).unwrap_err();
+        index.fill(ticket, BUCKET, &key(1), version(2));
+        assert_eq!(index.get(BUCKET, &key(1)).unwrap().lsn, Lsn(2));
+    }
+
+    #[test]
+    fn a_commit_replaces_and_removes() {
+        let index = Index::new(1 << 20);
+        index.commit(BUCKET, &key(1), Some(version(1)));
+        index.commit(BUCKET, &key(1), Some(version(2)));
+        assert_eq!(index.get(BUCKET, &key(1)).unwrap().lsn, Lsn(2));
+        assert!(index.get(BucketId(2), &key(1)).is_err());
+        index.commit(BUCKET, &key(1), None);
+        assert!(index.get(BUCKET, &key(1)).is_err());
+    }
+
+    #[test]
+    fn the_bound_holds_and_what_is_read_stays_longer() {
+        let bytes_max = 256 << 10;
+        let index = Index::new(bytes_max);
+        for n in 0..20_000 {
+            index.commit(BUCKET, &key(n), Some(version(n)));
+            if n >= 100 {
+                let _ = index.get(BUCKET, &key(7));
+            }
+        }
+        let shards = (0..SHARDS).map(|n| index.lock(n));
+        let bytes: Vec<usize> = shards
+            .map(|shard| {
+                assert_eq!(shard.slots.len() - shard.free.len(), shard.places.len());
+                shard.bytes
+            })
+            .collect();
+        assert!(bytes.iter().all(|b| *b <= bytes_max as usize / SHARDS));
+        assert!(bytes.iter().sum::<usize>() > bytes_max as usize / 2);
+        assert!(index.get(BUCKET, &key(7)).is_ok());
+        assert!(index.get(BUCKET, &key(8)).is_err());
+    }
+
+    #[test]
+    fn without_room_nothing_is_kept() {
+        let index = Index::new(0);
+        index.commit(BUCKET, &key(1), Some(version(1)));
+        assert!(index.get(BUCKET, &key(1)).is_err());
+    }
+}

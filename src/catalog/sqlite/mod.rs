@@ -157,7 +157,7 @@ impl SqliteCatalog {
     ///
     /// **Errors** When `to` exists, or cannot be written.
     pub async fn snapshot(&self, to: &Path) -> Result<Lsn, OpenError> {
-        schema::copy_into(&mut *self.readers().get().await?, to).await?;
+        schema::snapshot(&self.path, to).await?;
         let mut copy = schema::connect_reader(to).await?;
         let lsn = read::applied_lsn(&mut copy).await?;
         sqlx::Connection::close(copy).await?;
@@ -174,12 +174,8 @@ impl SqliteCatalog {
         &self.path
     }
 
-    fn readers(&self) -> &Readers {
-        &self.shared.readers
-    }
-
     async fn reader(&self) -> ReadResult<Reader<'_>> {
-        self.readers().get().await.map_err(read_failed)
+        self.shared.readers.get().await.map_err(read_failed)
     }
 
     /// Queues a request that must not be refused, and waits for the answer.

@@ -140,8 +140,17 @@ pub(super) fn backup_path(path: &Path, version: i64) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Writes a consistent, flushed copy of the database to `to`, which must not exist.
-pub(super) async fn copy_into(conn: &mut SqliteConnection, to: &Path) -> Result<(), OpenError> {
+/// Writes a consistent, flushed copy of the database at `path` to `to`, which must not exist,
+/// through a connection of its own; commits go on meanwhile.
+pub(super) async fn snapshot(path: &Path, to: &Path) -> Result<(), OpenError> {
+    // A connection that may only read cannot write the copy either.
+    let mut conn = SqliteConnection::connect_with(&options(path, READER_CACHE_KIB)).await?;
+    copy_into(&mut conn, to).await?;
+    conn.close().await?;
+    Ok(())
+}
+
+async fn copy_into(conn: &mut SqliteConnection, to: &Path) -> Result<(), OpenError> {
     let Some(text) = to.to_str() else {
         return Err(OpenError::Io(std::io::Error::other("the path is not valid UTF-8")));
     };

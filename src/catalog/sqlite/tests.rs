@@ -14,7 +14,7 @@ use crate::clock::ManualClock;
 use crate::model::BlobPlace;
 use crate::model::commit::ProposedData;
 use crate::rng::Rng;
-use crate::sys::fault::FaultDisk;
+use crate::sys::fault::{Fault, FaultDisk, FaultError, Op, Survivors};
 
 /// A data directory with a simulated disk for the log.
 struct Place {
@@ -157,4 +157,190 @@ async fn audit(path: &Path) {
     let usage: BTreeMap<u64, _> =
         usage.map(|s| (s.segment, (s.live_bytes, s.live_blobs))).collect();
     assert_eq!(usage, live);
+}
+
+fn put_packed(kit: &suite::Kit, name: &str, len: usize) -> Proposal {
+    let n = kit.fresh();
+    suite::put(kit.bucket, name, n, suite::packed(n, len))
+}
+
+async fn kit_on(place: &Place, catalog: &Arc<SqliteCatalog>) -> suite::Kit {
+    suite::Kit::new(catalog.clone(), place.clock.clone()).await
+}
+
+#[tokio::test]
+async fn an_older_copy_of_the_database_catches_up() {
+    let place = Place::new();
+    let copy = place.dir.path().join("copy.sqlite");
+    let catalog = place.open();
+    let kit = kit_on(&place, &catalog).await;
+    kit.put_packed("a", 10).await;
+    let lsn = catalog.snapshot(&copy).await.unwrap();
+    assert_eq!(lsn, catalog.applied_lsn().await.unwrap());
+    assert!(catalog.snapshot(&copy).await.is_err(), "a snapshot overwrites nothing");
+    let (_, b) = kit.put_packed("b", 20).await;
+    kit.delete_key("a").await;
+    drop((kit, catalog));
+    remove_database(&place.database());
+    std::fs::copy(&copy, place.database()).unwrap();
+    let catalog = place.open();
+    let kit = kit_on(&place, &catalog).await;
+    assert_eq!(kit.get("a").await, None);
+    assert_eq!(kit.get("b").await, Some(b));
+    assert!(kit.put_packed("c", 1).await.1.lsn.0 > lsn.0 + 2);
+}
+
+#[tokio::test]
+async fn acknowledged_commits_survive_a_power_cut() {
+    for survivors in [Survivors::None, Survivors::Random, Survivors::All] {
+        let place = Place::new();
+        let catalog = place.open();
+        let kit = kit_on(&place, &catalog).await;
+        let (id, a) = kit.put_packed("a", 100_000).await;
+        let (_, b) = kit.put_file("b", 3_000_000).await;
+        let announced = kit.pending().await;
+        place.disk.crash(survivors);
+        drop((kit, catalog));
+        remove_database(&place.database());
+        let catalog = place.open();
+        let kit = kit_on(&place, &catalog).await;
+        assert_eq!(kit.get("a").await, Some(a));
+        assert_eq!(kit.get("b").await, Some(b));
+        assert!(catalog.locate(id).await.unwrap().is_some());
+        // The announcement was in the database only; the orphan sweep finds its file.
+        assert!(catalog.known_blobs(vec![announced]).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_was_pending_at_the_end_is_dead_at_the_start() {
+    let place = Place::new();
+    let catalog = place.open();
+    let kit = kit_on(&place, &catalog).await;
+    let id = kit.pending().await;
+    drop((kit, catalog));
+    let catalog = place.open();
+    let kit = kit_on(&place, &catalog).await;
+    assert_eq!(kit.dead().await, [id]);
+}
+
+#[tokio::test]
+async fn a_failed_log_commits_nothing_and_recovers() {
+    for (op, error) in
+        [(Op::Write, FaultError::Io), (Op::Sync, FaultError::Io), (Op::Write, FaultError::NoSpace)]
+    {
+        let place = Place::new();
+        let catalog = place.open();
+        let kit = kit_on(&place, &catalog).await;
+        let (id, before) = kit.put_packed("a", 10).await;
+        place.disk.inject(Fault::next(op, error));
+        let refused = kit.refused(put_packed(&kit, "a", 20)).await;
+        match error {
+            FaultError::NoSpace => assert_eq!(refused, CommitError::NoSpace),
+            FaultError::Io => assert!(matches!(refused, CommitError::Failed(_)), "{refused}"),
+        }
+        assert_eq!(kit.get("a").await, Some(before.clone()));
+        assert!(catalog.locate(id).await.unwrap().is_some());
+        let (_, after) = kit.put_packed("b", 30).await;
+        assert_eq!(after.lsn.0, before.lsn.0 + 1, "{op:?}");
+        drop((kit, catalog));
+        remove_database(&place.database());
+        let catalog = place.open();
+        let kit = kit_on(&place, &catalog).await;
+        assert_eq!(kit.get("a").await, Some(before));
+        assert_eq!(kit.get("b").await, Some(after));
+    }
+}
+
+async fn rename_table(place: &Place, from: &str, to: &str) {
+    let mut conn = schema::connect_writer(&place.database()).await.unwrap();
+    let text = sqlx::AssertSqlSafe(format!("ALTER TABLE {from} RENAME TO {to}"));
+    sqlx::query(text).execute(&mut conn).await.unwrap();
+    sqlx::Connection::close(conn).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_sqlite_cannot_take_is_kept_and_taken_later() {
+    let place = Place::new();
+    let catalog = place.open();
+    let kit = kit_on(&place, &catalog).await;
+    let (_, first) = kit.put_packed("a", 10).await;
+    rename_table(&place, "segments", "hidden").await;
+    let unknown = kit.refused(put_packed(&kit, "a", 20)).await;
+    assert!(matches!(unknown, CommitError::Failed(_)));
+    assert_eq!(kit.get("a").await, Some(first));
+    let still = kit.refused(put_packed(&kit, "b", 20)).await;
+    assert!(matches!(still, CommitError::Failed(_)));
+    rename_table(&place, "hidden", "segments").await;
+    kit.put_packed("c", 30).await;
+    // The log had it, so it counts; what was refused before the log never happened.
+    assert_eq!(kit.get("a").await.unwrap().size, 20);
+    assert_eq!(kit.get("b").await, None);
+    drop((kit, catalog));
+    audit(&place.database()).await;
+}
+
+#[tokio::test]
+async fn answers_of_completions_are_kept_for_a_week() {
+    let place = Place::new();
+    let catalog = place.open();
+    let kit = kit_on(&place, &catalog).await;
+    let upload = kit.begin("a").await;
+    kit.part("a", upload, 1, suite::packed(900, 10)).await.unwrap();
+    let request = kit.complete("a", upload, &[1]);
+    let first = kit.version(request.clone()).await.unwrap();
+    drop((kit, catalog));
+    let catalog = place.open();
+    let kit = kit_on(&place, &catalog).await;
+    let again = kit.version(request.clone()).await.unwrap();
+    assert_eq!((again.lsn, again.etag, again.size), (first.lsn, first.etag, first.size));
+    place.clock.advance(8 * 24 * 3600 * 1000);
+    catalog.forget(Vec::new()).await.unwrap();
+    assert_eq!(kit.refused(request).await, CommitError::NoSuchUpload);
+}
+
+#[tokio::test]
+async fn segments_tell_what_is_alive() {
+    let place = Place::new();
+    let catalog = place.open();
+    let kit = kit_on(&place, &catalog).await;
+    kit.put_packed("a", 1_000).await;
+    kit.put_packed("b", 500).await;
+    kit.delete_key("b").await;
+    let segments = catalog.segments().await.unwrap();
+    let [one] = segments[..] else { panic!("{segments:?}") };
+    assert_eq!((one.live_bytes, one.live_blobs, one.first_lsn), (1_000, 1, Lsn(1)));
+    assert_eq!(one.last_lsn, catalog.checkpoint().await.unwrap());
+    catalog.forget_segments(vec![one.segment]).await.unwrap();
+    assert!(catalog.segments().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_loses_nothing() {
+    let place = Place::new();
+    let mut settings = place.settings();
+    (settings.queue_max, settings.group_max) = (4, 2);
+    let disk = LogDisk::Simulated(place.disk.clone());
+    let clock = place.clock.clone();
+    let catalog = SqliteCatalog::open_on(disk, settings, clock, Rng::seeded(1)).unwrap();
+    let kit = kit_on(&place, &catalog).await;
+    let puts = (0..300).map(|n| catalog.commit(put_packed(&kit, &format!("k{n}"), 10)));
+    let answers = futures_util::future::join_all(puts).await;
+    let busy = answers.iter().filter(|a| matches!(a, Err(CommitError::Busy))).count();
+    let done = answers.iter().filter(|a| a.is_ok()).count();
+    assert!(busy > 0 && busy + done == 300);
+    assert_eq!(catalog.usage(kit.bucket).await.unwrap().objects, done as u64);
+}
+
+#[tokio::test]
+async fn closing_finishes_what_waits() {
+    let place = Place::new();
+    let catalog = place.open();
+    let kit = kit_on(&place, &catalog).await;
+    let put = catalog.commit(put_packed(&kit, "a", 10));
+    let (answer, ()) = futures_util::join!(put, catalog.close());
+    answer.unwrap();
+    let late = kit.refused(put_packed(&kit, "b", 10)).await;
+    assert!(matches!(late, CommitError::Failed(_)));
+    assert!(!place.dir.path().join("catalog.sqlite-wal").exists());
 }
