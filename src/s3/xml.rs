@@ -159,7 +159,9 @@ pub fn parse(body: &[u8]) -> Result<Element<'_>, S3Error> {
 }
 
 fn parse_tree(body: &[u8]) -> Option<Element<'_>> {
-    let text = std::str::from_utf8(body).ok()?;
+    // Other control characters pass, as careless clients send them in keys; NUL has no form in XML
+    // in which an answer could repeat it to every client.
+    let text = std::str::from_utf8(body).ok().filter(|text| !text.contains('\0'))?;
     let mut reader = Reader::from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut tree = Tree { open: Vec::new(), root: None, elements: 0 };
     loop {
@@ -321,6 +323,7 @@ mod tests {
             assert_eq!(error.code(), S3ErrorCode::MalformedXML, "{text}");
         }
         assert!(parse(b"<D>\xff</D>").is_err());
+        assert!(parse(b"<D>\0</D>").is_err());
         assert!(parse(&[0xfe, 0xff, 0, b'<', 0, b'D', 0, b'/', 0, b'>']).is_err());
     }
 
