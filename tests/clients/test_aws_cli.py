@@ -97,8 +97,9 @@ def test_api_multipart(aws, bucket, samples, tmp_path):
     assert (tmp_path / "back").read_bytes() == wanted
 
 
-def test_presigned_url(aws, bucket, samples, tool):
+def test_presigned_url(aws, bucket, samples, tool, tmp_path):
     aws("s3", "cp", samples["small"], f"s3://{bucket}/a b+c")
     url = aws("s3", "presign", f"s3://{bucket}/a b+c").stdout.strip()
     ca = ["--cacert", tool.endpoint.ca_file] if tool.endpoint.tls else []
-    assert tool.run("curl", "-sSf", "-o", "-", *ca, url).stdout.encode()
+    tool.run("curl", "-sSf", "-o", tmp_path / "back", *ca, url)
+    assert (tmp_path / "back").read_bytes() == samples["small"].read_bytes()
