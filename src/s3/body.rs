@@ -26,12 +26,13 @@ pub struct RequestBody {
     declared: Option<u64>,
     received: u64,
     ended: bool,
+    polled: bool,
 }
 
 impl RequestBody {
     pub fn new(body: Body, declared: Option<u64>, idle: Duration) -> RequestBody {
         let ended = http_body::Body::is_end_stream(&body);
-        RequestBody { body, idle, declared, received: 0, ended }
+        RequestBody { body, idle, declared, received: 0, ended, polled: false }
     }
 
     /// Content-Length, when the request had one.
@@ -44,11 +45,17 @@ impl RequestBody {
         self.ended || self.declared.is_some_and(|n| n == self.received)
     }
 
+    /// True when the client was asked for its body: hyper has then sent 100-continue.
+    pub fn polled(&self) -> bool {
+        self.polled
+    }
+
     /// The next piece; `None` at the end.
     ///
     /// **Errors** `RequestTimeout` after `idle` without a byte, `IncompleteBody` when the client
     /// went away or the framing broke. **Cancel** Safe: nothing is lost but the wait.
     pub async fn next(&mut self) -> Result<Option<Bytes>, S3Error> {
+        self.polled = true;
         loop {
             let frame = match tokio::time::timeout(self.idle, self.body.frame()).await {
                 Err(_) => return Err(S3Error::new(S3ErrorCode::RequestTimeout)),

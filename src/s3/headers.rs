@@ -38,19 +38,19 @@ pub fn content_md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, S3Error> {
 
 /// The base64 text of a whole-object or part checksum.
 ///
-/// **Errors** `InvalidRequest` unless it has the algorithm's length.
+/// **Errors** `BadDigest` unless it has the algorithm's length: no bytes can have such a checksum.
 pub fn checksum_value(algorithm: ChecksumAlgorithm, text: &str) -> Result<Checksum, S3Error> {
     let value = STANDARD.decode(text.trim()).ok();
     match value.filter(|value| value.len() == algorithm.len_bytes()) {
         Some(value) => Ok(Checksum { algorithm, kind: ChecksumKind::FullObject, value }),
-        None => Err(S3Error::new(S3ErrorCode::InvalidRequest)
+        None => Err(S3Error::new(S3ErrorCode::BadDigest)
             .message(format!("Value for {} header is invalid.", algorithm.header()))),
     }
 }
 
 /// The object's checksum as CompleteMultipartUpload may name it; a composite one has `-N` behind.
 ///
-/// **Errors** `InvalidRequest` for a value that is none.
+/// **Errors** `BadDigest` for a value that is none.
 pub fn whole_object_checksum(headers: &HeaderMap) -> Result<Option<Checksum>, S3Error> {
     for algorithm in ChecksumAlgorithm::ALL {
         let Some(value) = text(headers, algorithm.header()) else { continue };

@@ -91,26 +91,28 @@ impl S3Request<'_> {
     ///
     /// **Errors** `EntityTooLarge`, `BadDigest`, `InvalidDigest`, `XAmzContentSHA256Mismatch`.
     pub async fn read_document(&mut self, s3: &S3State) -> Result<Vec<u8>, S3Error> {
-        self.read_document_with(s3, false).await
+        let claims = Claims::new(&self.headers, &self.payload)?;
+        self.read_claimed(s3, claims).await
+    }
+
+    /// The same, when the checksum headers are those of the object that the document is about.
+    pub async fn read_document_about_object(&mut self, s3: &S3State) -> Result<Vec<u8>, S3Error> {
+        let claims = Claims::without_checksum(&self.headers, &self.payload)?;
+        self.read_claimed(s3, claims).await
     }
 
     /// The same, for operations whose document must come with a digest.
     pub async fn read_checked_document(&mut self, s3: &S3State) -> Result<Vec<u8>, S3Error> {
-        self.read_document_with(s3, true).await
-    }
-
-    async fn read_document_with(
-        &mut self,
-        s3: &S3State,
-        digest_needed: bool,
-    ) -> Result<Vec<u8>, S3Error> {
-        let mut claims = Claims::new(&self.headers, &self.payload)?;
-        if digest_needed && !claims.has_digest() {
+        let claims = Claims::new(&self.headers, &self.payload)?;
+        if !claims.has_digest() {
             return Err(S3Error::new(S3ErrorCode::InvalidRequest).message(
-                "Missing required header for this request: Content-MD5 OR \
-                          x-amz-checksum-*",
+                "Missing required header for this request: Content-MD5 OR x-amz-checksum-*",
             ));
         }
+        self.read_claimed(s3, claims).await
+    }
+
+    async fn read_claimed(&mut self, s3: &S3State, mut claims: Claims) -> Result<Vec<u8>, S3Error> {
         let size = if self.payload.is_chunked() { self.payload_size()? } else { None };
         let mut reader = PayloadReader::new(self.body, &self.payload, size);
         let mut whole = Vec::new();

@@ -65,7 +65,12 @@ pub fn add_checksum_value(headers: &mut HeaderMap, checksum: &Checksum, parts: u
 /// Adds `x-amz-checksum-*` and `x-amz-checksum-type`.
 pub fn add_checksum(headers: &mut HeaderMap, checksum: &Checksum, parts: usize) {
     add_checksum_value(headers, checksum, parts);
-    let kind = HeaderValue::from_static(checksum.kind.name());
+    add_checksum_kind(headers, checksum.kind);
+}
+
+/// Adds `x-amz-checksum-type`.
+pub fn add_checksum_kind(headers: &mut HeaderMap, kind: ChecksumKind) {
+    let kind = HeaderValue::from_static(kind.name());
     headers.insert(HeaderName::from_static("x-amz-checksum-type"), kind);
 }
 

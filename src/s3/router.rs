@@ -16,7 +16,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, SERVER};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use send_wrapper::SendWrapper;
@@ -60,6 +60,7 @@ async fn answer(s3: &S3State, request: Request) -> Response {
     let declared = declared_length(&parts, &body);
     let mut body = RequestBody::new(body, declared, s3.settings.limits.body_idle);
     let is_head = parts.method == Method::HEAD;
+    let expects = parts.headers.contains_key(EXPECT);
     let resource = parts.uri.path().to_owned();
     let outcome = serve(s3, parts, trace.as_ref(), &mut body).await;
     let mut response = outcome.unwrap_or_else(|error| {
@@ -73,7 +74,9 @@ async fn answer(s3: &S3State, request: Request) -> Response {
     headers.insert(SERVER, HeaderValue::from_static("GoblinStore"));
     if !body.ended() {
         let limits = &s3.settings.limits;
-        if !body.drain(limits.drain_bytes_max, limits.drain_time_max).await {
+        // Reading would invite a client that waits for 100-continue to send what nobody wants.
+        let waits = expects && !body.polled();
+        if waits || !body.drain(limits.drain_bytes_max, limits.drain_time_max).await {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
     }

@@ -1,34 +1,37 @@
 //! GET ?acl of buckets and objects, and the ACL headers of writes.
 //!
 //! There are no ACLs here: the owner of a bucket has full control of all in it, nobody else has
-//! any. What a client asks for is accepted when it means just that and refused otherwise, never
-//! dropped in silence.
+//! any. Canned ACLs are accepted, because SDKs and tools send them by default, and open nothing:
+//! what a client stores is never more public than it asked for. Grants to named users, which
+//! somebody would rely on, are refused.
 
 use super::prelude::*;
 
-/// Canned ACLs that say what holds anyway.
-const CANNED_ACCEPTED: [&str; 4] =
-    ["private", "bucket-owner-full-control", "bucket-owner-read", "aws-exec-read"];
-const CANNED_KNOWN: [&str; 4] =
-    ["public-read", "public-read-write", "authenticated-read", "log-delivery-write"];
+/// The canned ACLs that there are.
+const CANNED: [&str; 8] = [
+    "private",
+    "public-read",
+    "public-read-write",
+    "authenticated-read",
+    "aws-exec-read",
+    "bucket-owner-read",
+    "bucket-owner-full-control",
+    "log-delivery-write",
+];
 
-/// Refuses ACL headers that ask for more than the owner's own control.
+/// Judges the ACL headers of a write.
 ///
-/// **Errors** `InvalidArgument` for an unknown canned ACL, `AccessControlListNotSupported` for one
-/// that opens the object and for grants, as a bucket with ACLs turned off answers.
+/// **Errors** `InvalidArgument` for an unknown canned ACL, `AccessControlListNotSupported` for
+/// grants, as a bucket with ACLs turned off answers.
 /// **Source** AWS S3 user guide, "Controlling ownership of objects and disabling ACLs".
 pub fn check_headers(headers: &HeaderMap) -> Result<(), S3Error> {
-    let unsupported = || Err(S3Error::new(S3ErrorCode::AccessControlListNotSupported));
     if headers.keys().any(|name| name.as_str().starts_with("x-amz-grant-")) {
-        return unsupported();
+        return Err(S3Error::new(S3ErrorCode::AccessControlListNotSupported));
     }
     let Some(value) = headers.get("x-amz-acl") else { return Ok(()) };
     let text = String::from_utf8_lossy(value.as_bytes());
-    if CANNED_ACCEPTED.contains(&&*text) {
+    if CANNED.contains(&&*text) {
         return Ok(());
-    }
-    if CANNED_KNOWN.contains(&&*text) {
-        return unsupported();
     }
     Err(S3Error::new(S3ErrorCode::InvalidArgument).argument("x-amz-acl", &text))
 }

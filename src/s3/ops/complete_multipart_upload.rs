@@ -20,7 +20,7 @@ pub async fn complete_multipart_upload(s3: &S3State, request: &mut S3Request<'_>
     let expected_checksum = headers::whole_object_checksum(&request.headers)?;
     let expected_size = headers::number(&request.headers, "x-amz-mp-object-size")?;
     let (bucket, key) = (request.bucket()?.clone(), request.key()?.clone());
-    let body = request.read_document(s3).await?;
+    let body = request.read_document_about_object(s3).await?;
     let parts = parts_of(&body)?;
     let complete = CompleteUpload {
         bucket: bucket.id,

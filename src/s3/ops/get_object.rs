@@ -42,8 +42,8 @@ struct Selection {
     len: u64,
     /// 206 with Content-Range.
     partial: bool,
-    /// The number of parts, when the request named one of them.
-    parts: Option<usize>,
+    /// The index of the part that the request named.
+    part: Option<usize>,
 }
 
 /// The version that the request names, unless it is a delete marker.
@@ -78,13 +78,13 @@ fn plan(request: &S3Request<'_>, version: &ObjectVersion) -> Result<Plan, S3Erro
     if let Some(number) = request.query.get("partNumber") {
         return part_selection(request, version, number).map(Plan::Send);
     }
-    let whole = Selection { first: 0, len: version.size, partial: false, parts: None };
+    let whole = Selection { first: 0, len: version.size, partial: false, part: None };
     let range = headers.get(RANGE).filter(|_| etag::if_range_holds(headers, version));
     let Some(range) = range else { return Ok(Plan::Send(whole)) };
     match range::parse(range.as_bytes(), version.size) {
         Requested::Whole => Ok(Plan::Send(whole)),
         Requested::Part { first, len } => {
-            Ok(Plan::Send(Selection { first, len, partial: true, parts: None }))
+            Ok(Plan::Send(Selection { first, len, partial: true, part: None }))
         }
         Requested::Unsatisfiable => Err(unsatisfiable(range, version.size)),
     }
@@ -114,13 +114,13 @@ fn part_selection(
     let invalid = || S3Error::new(S3ErrorCode::InvalidPart);
     if version.parts.is_empty() {
         let partial = version.size > 0;
-        let whole = Selection { first: 0, len: version.size, partial, parts: None };
+        let whole = Selection { first: 0, len: version.size, partial, part: None };
         return if number == 1 { Ok(whole) } else { Err(invalid()) };
     }
     let at = version.parts.iter().position(|part| part.number == number).ok_or_else(invalid)?;
     let first = version.parts[..at].iter().map(|part| part.size).sum();
     let len = version.parts[at].size;
-    Ok(Selection { first, len, partial: len > 0, parts: Some(version.parts.len()) })
+    Ok(Selection { first, len, partial: len > 0, part: Some(at) })
 }
 
 /// The answer without its bytes.
@@ -131,18 +131,11 @@ fn head_of(request: &S3Request<'_>, version: &ObjectVersion, selection: &Selecti
     headers.reserve(16 + version.metadata.user.len());
     response::add_object_headers(headers, version);
     headers.insert(CONTENT_LENGTH, HeaderValue::from(selection.len));
-    if let Some(parts) = selection.parts {
-        let parts = HeaderValue::from(parts);
+    if selection.part.is_some() {
+        let parts = HeaderValue::from(version.parts.len());
         headers.insert(HeaderName::from_static("x-amz-mp-parts-count"), parts);
     }
-    let wants = request.headers.get("x-amz-checksum-mode");
-    // A client verifies what it received against it, so it goes with whole objects only.
-    if !selection.partial
-        && wants.is_some_and(|mode| mode.as_bytes().eq_ignore_ascii_case(b"enabled"))
-        && let Some(checksum) = &version.checksum
-    {
-        response::add_checksum(headers, checksum, version.parts.len());
-    }
+    add_checksum(headers, request, version, selection);
     if selection.partial {
         let last = selection.first + selection.len - 1;
         let range = format!("bytes {}-{last}/{}", selection.first, version.size);
@@ -153,6 +146,29 @@ fn head_of(request: &S3Request<'_>, version: &ObjectVersion, selection: &Selecti
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     Ok(response)
+}
+
+/// Adds the checksum, when the client asks for it: that of the object with all of it, that of a
+/// part with that part. Clients verify what they receive against it, so none goes with a range.
+fn add_checksum(
+    headers: &mut HeaderMap,
+    request: &S3Request<'_>,
+    version: &ObjectVersion,
+    selection: &Selection,
+) {
+    let mode = request.headers.get("x-amz-checksum-mode");
+    if !mode.is_some_and(|mode| mode.as_bytes().eq_ignore_ascii_case(b"enabled")) {
+        return;
+    }
+    let Some(whole) = &version.checksum else { return };
+    match selection.part.and_then(|at| version.parts[at].checksum.as_ref()) {
+        Some(part) => {
+            response::add_checksum_value(headers, part, 0);
+            response::add_checksum_kind(headers, whole.kind);
+        }
+        None if selection.partial => {}
+        None => response::add_checksum(headers, whole, version.parts.len()),
+    }
 }
 
 /// Applies `response-*` parameters. Only authenticated requests come here.

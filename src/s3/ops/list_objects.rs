@@ -14,7 +14,9 @@ pub async fn list_objects(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     let page = page_of_keys(s3, request, &list, after).await?;
     let mut xml = XmlWriter::document("ListBucketResult", 1024 + 640 * page.rows.len());
     xml.element("Name", request.bucket()?.name.as_str());
-    list.echo(&mut xml);
+    // Clients of this version decode the names below, but not the prefix that they sent.
+    xml.element("Prefix", &list.prefix);
+    list.echo_rest(&mut xml);
     list.show(&mut xml, "Marker", &marker);
     if let Some(position) = next_position(&page).filter(|_| !list.delimiter.is_empty()) {
         list.show(&mut xml, "NextMarker", &position.name);

@@ -14,8 +14,9 @@ pub async fn list_objects_v2(s3: &S3State, request: &S3Request<'_>) -> S3Result 
     }
     let list = ListParameters::new(query, "max-keys")?;
     let start_after = query.get("start-after").filter(|value| !value.is_empty());
+    // An empty token is echoed, and starts at the beginning.
     let token = query.get("continuation-token");
-    let after = match (token, start_after) {
+    let after = match (token.filter(|token| !token.is_empty()), start_after) {
         (Some(token), _) => Position::from_token(token)?,
         (None, Some(key)) => Position::after_key(key),
         (None, None) => Position::default(),

@@ -69,6 +69,11 @@ impl ListParameters {
     /// The elements at the top that echo the parameters.
     pub fn echo(&self, xml: &mut XmlWriter) {
         self.show(xml, "Prefix", &self.prefix);
+        self.echo_rest(xml);
+    }
+
+    /// The same without the prefix.
+    pub fn echo_rest(&self, xml: &mut XmlWriter) {
         if !self.delimiter.is_empty() {
             self.show(xml, "Delimiter", &self.delimiter);
         }

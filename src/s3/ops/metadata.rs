@@ -130,7 +130,7 @@ fn user_metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, S3Error> 
     Ok(user)
 }
 
-/// The tags of a `x-amz-tagging` header: `name=value&name=value`, percent-encoded.
+/// The tags of a `x-amz-tagging` header in name order: `name=value&name=value`, percent-encoded.
 fn tags(text: &str) -> Result<Vec<(String, String)>, S3Error> {
     let invalid = |message: &'static str| S3Error::new(S3ErrorCode::InvalidTag).message(message);
     let query = Query::parse(text).map_err(|_| {
@@ -141,7 +141,7 @@ fn tags(text: &str) -> Result<Vec<(String, String)>, S3Error> {
             )
             .argument("x-amz-tagging", text)
     })?;
-    let tags = query.pairs().to_vec();
+    let mut tags = query.pairs().to_vec();
     if tags.len() > TAGS_MAX {
         return Err(
             S3Error::new(S3ErrorCode::BadRequest).message("Object tags cannot be greater than 10")
@@ -158,6 +158,7 @@ fn tags(text: &str) -> Result<Vec<(String, String)>, S3Error> {
             return Err(invalid("Cannot provide multiple Tags with the same key"));
         }
     }
+    tags.sort();
     Ok(tags)
 }
 

@@ -5,7 +5,8 @@ use crate::store::CopyPart;
 
 /// Makes a part from an object or a range of it.
 ///
-/// **Errors** `InvalidArgument` for a range that is not `bytes=first-last` within the source.
+/// **Errors** `InvalidArgument` for a range that is not `bytes=first-last`, `InvalidRange` for one
+/// that ends behind the source.
 /// **Source** AWS S3 API reference, UploadPartCopy.
 pub async fn upload_part_copy(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     let (bucket, key) = (request.bucket()?.id, request.key()?.clone());
@@ -58,9 +59,8 @@ fn range_of(value: &HeaderValue, size: u64) -> Result<(u64, u64), S3Error> {
         )
     })?;
     if last >= size {
-        return Err(invalid(format!(
-            "Range specified is not valid for source object of size: {size}"
-        )));
+        return Err(S3Error::new(S3ErrorCode::InvalidRange)
+            .message(format!("Range specified is not valid for source object of size: {size}")));
     }
     Ok((first, last - first + 1))
 }

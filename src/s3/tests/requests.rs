@@ -60,6 +60,8 @@ fn http_05_a_refused_body_is_drained_or_the_connection_closes() {
         let put = front.put("/none/k").raw_body(Body::from_stream(stalled));
         let stalled = put.header("content-length", 10).send().await.expect(404);
         assert_eq!(stalled.header("connection"), "close");
+        let waits = front.put("/none/k").body("x").header("expect", "100-continue");
+        assert_eq!(waits.send().await.expect(404).header("connection"), "close");
     });
 }
 
@@ -76,8 +78,12 @@ fn methods_and_subresources_that_are_not_served() {
         }
         let encrypted = front.put("/tst/k").header("x-amz-server-side-encryption", "AES256");
         encrypted.send().await.expect_error(501, "NotImplemented");
-        let open = front.put("/tst/k").header("x-amz-acl", "public-read").send().await;
-        open.expect_error(400, "AccessControlListNotSupported");
+        let grant = front.put("/tst/k").header("x-amz-grant-read", "id=x").send().await;
+        grant.expect_error(400, "AccessControlListNotSupported");
+        let wrong = front.put("/tst/k").header("x-amz-acl", "everybody").send().await;
+        wrong.expect_error(400, "InvalidArgument");
+        front.put("/tst/k").header("x-amz-acl", "public-read").send().await.expect(OK);
+        front.get("/tst/k").user("bob").send().await.expect_error(403, "AccessDenied");
         front.put("/tst/k").header("x-amz-acl", "private").send().await.expect(OK);
     });
 }
