@@ -8,6 +8,7 @@
 //! `Replay` reads the log from a position to its end, and only its end opens a `LogWriter`;
 //! `SegmentReader` serves the packed bytes. docs/on-disk-format.md draws the bytes.
 
+mod compact;
 mod reader;
 mod record;
 mod replay;
@@ -24,6 +25,7 @@ mod testing;
 
 use std::io;
 
+pub use compact::{Candidate, LogFiles, PackedScan, SealedSegment, choose};
 pub use reader::SegmentReader;
 pub use record::{DATA_BYTES_MAX, Record, RecordError};
 pub use replay::{Replay, ReplayEnd, ReplayRecord, TornTail};
