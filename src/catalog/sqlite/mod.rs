@@ -5,6 +5,7 @@
 //! It never removes a blob and never answers a write that the log has not flushed.
 
 mod absorb;
+mod compact;
 mod index;
 mod list;
 mod names;
@@ -15,10 +16,13 @@ mod readers;
 mod replay;
 mod rows;
 mod schema;
+mod snapshots;
 mod start;
 mod working;
 mod writer;
 
+#[cfg(test)]
+mod compact_tests;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +34,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::compact::{CompactError, CompactSettings, CompactStats, Compactor};
 use self::index::Index;
 use self::names::Names;
 use self::readers::{Reader, Readers};

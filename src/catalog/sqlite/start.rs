@@ -1,6 +1,6 @@
 //! Opening: the writer's thread, replay, and the hand-over to the callers.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, RwLock, mpsc as std_mpsc};
 
@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::index::Index;
 use super::readers::Readers;
+use super::snapshots::Snapshots;
 use super::writer::{Request, Writer};
 use super::{OpenError, Shared, SqliteCatalog, SqliteSettings, replay, schema};
 use crate::clock::Clock;
@@ -107,7 +108,7 @@ async fn start(
     rng: Rng,
 ) -> Result<Writer, OpenError> {
     let SqliteSettings { path, log_dir, .. } = &settings;
-    warn_if_missing(path);
+    restore_if_missing(path)?;
     let mut conn = schema::connect_writer(path).await?;
     let mut state = replay::load_state(&mut conn).await?;
     let now_ms = clock.now_ms();
@@ -135,8 +136,12 @@ async fn start(
     Ok(writer)
 }
 
-fn warn_if_missing(path: &PathBuf) {
-    if !path.exists() {
+/// A database that is lost is made again: from the newest snapshot, if any, and the log.
+fn restore_if_missing(path: &Path) -> std::io::Result<()> {
+    if let Some(lsn) = Snapshots::of(path).restore_missing(path)? {
+        tracing::warn!(path = %path.display(), lsn = lsn.0, "no catalog here: took its snapshot");
+    } else if !path.exists() {
         tracing::info!(path = %path.display(), "no catalog here: making one from the commit log");
     }
+    Ok(())
 }

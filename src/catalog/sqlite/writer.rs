@@ -273,6 +273,8 @@ impl Writer {
     }
 
     async fn checkpoint(&mut self) -> SqlResult<Lsn> {
+        // The file must not be ahead of the log, also when groups are not flushed.
+        self.log.flush().await.map_err(|e| sqlx::Error::Protocol(e.to_string()))?;
         let lsn = super::persist::applied_lsn(&mut self.conn).await?;
         let busy = schema::pragma(&mut self.conn, "wal_checkpoint(TRUNCATE)").await?;
         if busy != "0" {
