@@ -15,6 +15,7 @@
 
 mod body;
 mod collector;
+mod compaction;
 mod error;
 mod hashing;
 mod multipart;
@@ -31,6 +32,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub use body::{BodyStream, ObjectBody};
 pub use collector::Collector;
+pub use compaction::Compaction;
 pub use error::StoreError;
 pub use hashing::HashPool;
 pub use multipart::{CompleteUpload, CopyPart, PutPart};
