@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use crate::admin::api::{AdminState, basic_credentials};
 use crate::arena::{Arena, ArenaError, ArenaSettings};
 use crate::catalog::Catalog;
-use crate::catalog::sqlite::{OpenError, SqliteCatalog, SqliteSettings};
+use crate::catalog::sqlite::{CompactSettings, OpenError, SqliteCatalog, SqliteSettings};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Durability, Settings};
 use crate::http::accept;
@@ -31,7 +31,7 @@ use crate::metrics::Metrics;
 use crate::rng::Rng;
 use crate::runtime::shutdown::{self, Shutdown, ShutdownTrigger, Signals};
 use crate::runtime::worker::{self, Ended, Placement, PlacementError};
-use crate::store::{Abandoned, Shared, StoreSettings};
+use crate::store::{Abandoned, Compaction, Shared, StoreSettings};
 use crate::sys::process;
 
 mod admin_listener;
@@ -46,6 +46,9 @@ use bootstrap::{Bootstrap, BootstrapError};
 use credentials::{CredentialsError, KeyPair, RootKeys};
 use data_dir::{DataDir, DataDirError};
 use front::WorkerParts;
+
+/// Segments of the log that wait for a snapshot of the catalog before one is taken.
+const SNAPSHOT_AFTER_SEGMENTS: u64 = 4;
 
 /// Why the server cannot start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -147,6 +150,7 @@ async fn run(parts: Parts) -> Result<(), ServeError> {
             &parts.root_keys.current.secret_key,
         ),
     });
+    let compaction = start_compaction(&parts, &worker_parts)?;
     let mut running = start_workers(&parts, worker_parts, abandoned)?;
     let admin_address = admin_listener::start(&parts, admin.clone(), stop)?;
     announce(&parts, running.address, admin_address)?;
@@ -159,6 +163,7 @@ async fn run(parts: Parts) -> Result<(), ServeError> {
     };
     admin.ready.store(false, Ordering::Release);
     let failed = stop_all(&parts, running, trigger, &mut signals, ended).await;
+    compaction.join();
     catalog.close().await;
     info!("stopped");
     failed.map_or(Ok(()), Err)
@@ -218,6 +223,25 @@ fn share(
         shutdown,
     };
     Ok((worker_parts, abandoned))
+}
+
+/// Starts the thread that keeps the commit log small.
+fn start_compaction(parts: &Parts, shared: &WorkerParts) -> Result<Compaction, ServeError> {
+    let settings = CompactSettings {
+        snapshot_after_bytes: SNAPSHOT_AFTER_SEGMENTS * parts.settings.storage.log_segment_bytes,
+        ..CompactSettings::default()
+    };
+    let mut stop = shared.shutdown.clone();
+    let compaction = Compaction::start(
+        shared.shared.clone(),
+        parts.catalog.clone(),
+        parts.data_dir.log(),
+        settings,
+        async move { stop.requested().await },
+    )
+    .map_err(io_error("start the compaction thread"))?;
+    figures::register_compaction(&shared.metrics, compaction.stats());
+    Ok(compaction)
 }
 
 /// Binds the listeners and starts one worker for each.

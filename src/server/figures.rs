@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::arena::Arena;
+use crate::catalog::sqlite::CompactStats;
 use crate::limits::Limits;
 use crate::metrics::{Metrics, Samples};
 use crate::sys::process;
@@ -26,6 +27,21 @@ pub fn register(metrics: &Metrics, sources: Sources) {
         put_limits(samples, &sources.limits);
         put_arena(samples, &sources.arena);
         put_machine(samples, &sources.data_dir);
+    }));
+}
+
+/// Lets `metrics` ask for what compaction of the commit log did.
+pub fn register_compaction(
+    metrics: &Metrics,
+    stats: impl Fn() -> CompactStats + Send + Sync + 'static,
+) {
+    metrics.register(Box::new(move |samples| {
+        let stats = stats();
+        samples.put("goblin_log_moved_blobs_total", &[], stats.moved_blobs as f64);
+        samples.put("goblin_log_moved_bytes_total", &[], stats.moved_bytes as f64);
+        samples.put("goblin_log_removed_segments_total", &[], stats.removed_segments as f64);
+        samples.put("goblin_log_removed_bytes_total", &[], stats.removed_bytes as f64);
+        samples.put("goblin_catalog_snapshots_total", &[], stats.snapshots as f64);
     }));
 }
 
