@@ -231,7 +231,7 @@ fn disks(layers: &[Layer], xfs: Option<XfsStripe>) -> Vec<Finding> {
         return vec![Finding::note("disks", "not visible behind this file system", advice)];
     };
     let names: Vec<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
-    let sort = if lowest.rotational { "spinning disk" } else { "SSD or virtual disk" };
+    let sort = if lowest.rotational { "reported as spinning" } else { "SSD or virtual" };
     let cache = match lowest.write_cache.as_str() {
         "" => String::new(),
         cache => format!(", {cache} cache"),
@@ -341,7 +341,7 @@ mod tests {
         let stripe = XfsStripe { unit_bytes: 256 << 10, width_bytes: 2560 << 10 };
         let found = disks(&layers, Some(stripe));
         assert!(found.iter().all(|finding| finding.level == Level::Ok), "{found:?}");
-        assert_eq!(found[0].found, "dm-0 on md0 on sdb (spinning disk, write back cache)");
+        assert_eq!(found[0].found, "dm-0 on md0 on sdb (reported as spinning, write back cache)");
         assert_eq!(
             found[1].found,
             "md0: raid6 of 12 disks, chunk 256.0 KiB, full stripe 2.5 MiB, check under way"
