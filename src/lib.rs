@@ -11,6 +11,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod digest;
+pub mod doctor;
 pub mod http;
 pub mod limits;
 pub mod log;

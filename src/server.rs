@@ -176,6 +176,18 @@ struct Running {
     ended: mpsc::UnboundedReceiver<Ended>,
 }
 
+/// The arena that these settings ask for.
+pub fn arena_settings(settings: &Settings) -> ArenaSettings {
+    ArenaSettings {
+        head_bytes: settings.arena.head_bytes,
+        packed_bytes: settings.arena.small_bytes,
+        head_slot_bytes: settings.arena.ram_head_bytes as usize,
+        block_bytes: settings.arena.block_bytes as usize,
+        numa_node: settings.runtime.numa_node,
+        ..ArenaSettings::default()
+    }
+}
+
 /// Builds what all workers share.
 fn share(
     parts: &Parts,
@@ -183,14 +195,7 @@ fn share(
     shutdown: Shutdown,
 ) -> Result<(WorkerParts, Abandoned), ServeError> {
     let settings = &parts.settings;
-    let arena = Arena::new(ArenaSettings {
-        head_bytes: settings.arena.head_bytes,
-        packed_bytes: settings.arena.small_bytes,
-        head_slot_bytes: settings.arena.ram_head_bytes as usize,
-        block_bytes: settings.arena.block_bytes as usize,
-        numa_node: settings.runtime.numa_node,
-        ..ArenaSettings::default()
-    })?;
+    let arena = Arena::new(arena_settings(settings))?;
     let store = StoreSettings {
         pack_bytes_max: settings.storage.pack_bytes_max as usize,
         read_chunk_bytes: settings.storage.io_chunk_bytes as usize,

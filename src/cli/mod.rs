@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod directory;
+mod doctor;
 mod remote;
 mod serve;
 
@@ -28,17 +29,20 @@ enum Command {
     Users(directory::UsersArgs),
     /// Add, list, disable, enable and remove key pairs
     Keys(directory::KeysArgs),
+    /// Say what this machine gives, what is missing and what to do about it
+    Doctor(Box<doctor::DoctorArgs>),
 }
 
 /// Runs the command that the arguments name. 0: done, 1: it failed, 2: wrong arguments.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Serve(args) => serve::run(*args),
-        Command::Users(args) => directory::users(args),
-        Command::Keys(args) => directory::keys(args),
+        Command::Serve(args) => serve::run(*args).map(|()| ExitCode::SUCCESS),
+        Command::Users(args) => directory::users(args).map(|()| ExitCode::SUCCESS),
+        Command::Keys(args) => directory::keys(args).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(args) => doctor::run(*args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("goblin-store: {error:#}");
             ExitCode::FAILURE

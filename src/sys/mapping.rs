@@ -210,9 +210,10 @@ impl Mapping {
         };
         thread::scope(|scope| {
             let workers: Vec<_> = (0..threads).map(|n| scope.spawn(move || populate(n))).collect();
-            let outcomes = workers.into_iter().map(|worker| worker.join());
-            outcomes.fold(Ok(()), |all, one| {
-                all.and(one.unwrap_or_else(|_| Err(io::Error::other("a prefault thread died"))))
+            // Every thread is waited for, also after one that failed.
+            let outcomes: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+            outcomes.into_iter().try_for_each(|outcome| {
+                outcome.unwrap_or_else(|_| Err(io::Error::other("a prefault thread died")))
             })
         })
     }
