@@ -44,6 +44,11 @@ impl RequestBody {
         self.ended || self.declared.is_some_and(|n| n == self.received)
     }
 
+    /// True when a byte of it has come.
+    pub fn begun(&self) -> bool {
+        self.received > 0
+    }
+
     /// The next piece; `None` at the end.
     ///
     /// **Errors** `RequestTimeout` after `idle` without a byte, `IncompleteBody` when the client

@@ -61,6 +61,7 @@ async fn answer(s3: &S3State, request: Request) -> Response {
     let mut body = RequestBody::new(body, declared, s3.settings.limits.body_idle);
     let is_head = parts.method == Method::HEAD;
     let resource = parts.uri.path().to_owned();
+    let waits = parts.headers.contains_key(EXPECT);
     let outcome = serve(s3, parts, trace.as_ref(), &mut body).await;
     let mut response = outcome.unwrap_or_else(|error| {
         log_error(&error);
@@ -73,7 +74,9 @@ async fn answer(s3: &S3State, request: Request) -> Response {
     headers.insert(SERVER, HeaderValue::from_static("GoblinStore"));
     if !body.ended() {
         let limits = &s3.settings.limits;
-        if !body.drain(limits.drain_bytes_max, limits.drain_time_max).await {
+        // To read from a client that waits for leave to send would give it leave.
+        let withheld = waits && !body.begun();
+        if withheld || !body.drain(limits.drain_bytes_max, limits.drain_time_max).await {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
     }
