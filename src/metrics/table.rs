@@ -177,6 +177,28 @@ pub const TABLE: &[Def] = &[
     def("goblin_arena_size_bytes", Gauge, "bytes", POOL, "Arena bytes reserved."),
     def("goblin_arena_locked", Gauge, "1", NONE, "1 when the arena cannot be swapped out."),
     def("goblin_arena_huge_bytes", Gauge, "bytes", NONE, "Arena bytes known to be on huge pages."),
+    def("goblin_catalog_commits_total", Counter, "commits", NONE, "Changes committed."),
+    def(
+        "goblin_catalog_groups_total",
+        Counter,
+        "groups",
+        NONE,
+        "Groups of changes that shared one flush of the log.",
+    ),
+    def(
+        "goblin_catalog_flush_seconds_total",
+        Counter,
+        "seconds",
+        NONE,
+        "Time spent in appending and flushing those groups.",
+    ),
+    def(
+        "goblin_checksum_failures_total",
+        Counter,
+        "reads",
+        NONE,
+        "Reads that found damaged bytes on disk; each is also logged as an error.",
+    ),
     def(
         "goblin_disk_free_bytes",
         Gauge,
@@ -200,8 +222,8 @@ pub const TABLE: &[Def] = &[
 pub fn markdown() -> String {
     let mut out = String::from(
         "# Metrics\n\n\
-         `GET /metrics` on the admin listener answers in Prometheus text format. This page is made\n\
-         from the table in src/metrics/table.rs. Counters start at 0 with the process. Names and\n\
+         `GET /metrics` on the admin listener answers in Prometheus text format. This page is\n\
+         made from the table in src/metrics/table.rs. Counters start at 0 with the process. Names and\n\
          meanings stay within a major version.\n\n\
          | Name | Type | Unit | Labels | Meaning |\n|---|---|---|---|---|\n",
     );

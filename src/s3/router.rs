@@ -16,7 +16,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, SERVER};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use send_wrapper::SendWrapper;
