@@ -313,9 +313,9 @@ pub async fn access_lists_are_kept(kit: &Kit) {
         acl,
     };
     kit.done(set("a", None)).await;
-    let mut want = before.clone();
+    let mut want = (*before).clone();
     want.metadata.acl = Some(acl);
-    assert_eq!(kit.get("a").await, Some(want));
+    assert_eq!(kit.get("a").await, Some(std::sync::Arc::new(want)));
     kit.done(set("a", Some(VersionId::NULL))).await;
     assert_eq!(kit.refused(set("b", None)).await, CommitError::NoSuchKey);
     assert_eq!(kit.refused(set("b", Some(VersionId::NULL))).await, CommitError::NoSuchVersion);
