@@ -72,6 +72,7 @@ pub mod mutation {
                 owner: OwnerId::new("owner"),
                 created_ms: 1,
                 location: String::new(),
+                acl: None,
             }),
             1 => Mutation::DeleteBucket(BucketId(u64::MAX)),
             2 => Mutation::DeleteObjects {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
 
-use super::{BucketId, OwnerId};
+use super::{BucketId, CannedAcl, OwnerId};
 
 /// A bucket as the catalog keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -21,6 +21,9 @@ pub struct Bucket {
     /// What GetBucketLocation answers; empty is us-east-1.
     #[n(4)]
     pub location: String,
+    /// `None` is private.
+    #[n(5)]
+    pub acl: Option<CannedAcl>,
 }
 
 /// A valid bucket name.

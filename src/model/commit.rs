@@ -10,8 +10,8 @@ use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
 use super::{
-    AccessKey, BlobId, BlobPlace, Bucket, BucketId, BucketName, Checksum, ETag, Extent, Key, Lsn,
-    ObjectMetadata, ObjectVersion, OwnerId, Part, Upload, UploadId, User, VersionId,
+    AccessKey, BlobId, BlobPlace, Bucket, BucketId, BucketName, CannedAcl, Checksum, ETag, Extent,
+    Key, Lsn, ObjectMetadata, ObjectVersion, OwnerId, Part, Upload, UploadId, User, VersionId,
     WriteCondition,
 };
 use crate::model::condition::Refusal;
@@ -181,6 +181,16 @@ pub enum Proposal {
         data: PackedBytes,
         from: BlobPlace,
     },
+    SetBucketAcl {
+        bucket: BucketId,
+        acl: CannedAcl,
+    },
+    SetObjectAcl {
+        bucket: BucketId,
+        key: Key,
+        version: Option<VersionId>,
+        acl: CannedAcl,
+    },
 }
 
 /// What a commit did.
@@ -318,6 +328,25 @@ pub enum Mutation {
     /// Compaction moved a packed blob into this record.
     #[n(10)]
     Relocate(#[n(0)] BlobId),
+    #[n(11)]
+    SetBucketAcl {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        acl: CannedAcl,
+    },
+    /// Changes nothing else of the version.
+    #[n(12)]
+    SetObjectAcl {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        key: Key,
+        #[n(2)]
+        version: VersionId,
+        #[n(3)]
+        acl: CannedAcl,
+    },
 }
 
 /// Extents of `range` (first byte, length) of an object made of `extents`.

@@ -4,6 +4,7 @@
 //! knows of HTTP, XML or SQL. Each type that reaches a disk derives its CBOR form (RFC 8949) with
 //! numbered fields: a number is never reused, a new field is optional.
 
+pub mod acl;
 pub mod bucket;
 pub mod checksum;
 pub mod commit;
@@ -13,6 +14,7 @@ pub mod object;
 pub mod upload;
 pub mod user;
 
+pub use acl::CannedAcl;
 pub use bucket::{Bucket, BucketName};
 pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumKind};
 pub use commit::{CommitError, Committed, Proposal};

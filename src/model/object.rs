@@ -3,7 +3,7 @@
 use minicbor::{Decode, Encode};
 use std::fmt;
 
-use super::{BlobId, Checksum, Lsn, OwnerId, VersionId};
+use super::{BlobId, CannedAcl, Checksum, Lsn, OwnerId, VersionId};
 
 /// MD5 of the bytes, or of the parts' MD5s with the number of parts behind a dash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
@@ -89,6 +89,9 @@ pub struct ObjectMetadata {
     pub user: Vec<(String, String)>,
     #[n(9)]
     pub tags: Vec<(String, String)>,
+    /// `None` is private.
+    #[n(10)]
+    pub acl: Option<CannedAcl>,
 }
 
 /// One part of a completed multipart object, kept for `partNumber` reads and GetObjectAttributes.

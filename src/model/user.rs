@@ -20,6 +20,28 @@ pub struct User {
     pub disabled: bool,
 }
 
+/// The canonical id of requests without a signature.
+///
+/// **Source** AWS S3 user guide, "Access control list overview", the anonymous user.
+const ANONYMOUS_ID: &str = "65a011a29cdf8ec533ec3d1ccaae921c";
+
+impl User {
+    /// Who sends requests without a signature: nobody's user, the owner of what it writes.
+    pub fn anonymous() -> User {
+        User {
+            id: String::new(),
+            canonical_id: OwnerId::new(ANONYMOUS_ID),
+            display_name: String::new(),
+            email: String::new(),
+            disabled: false,
+        }
+    }
+
+    pub fn is_anonymous(&self) -> bool {
+        self.canonical_id.as_str() == ANONYMOUS_ID
+    }
+}
+
 /// One key pair of a user. Its `Debug` form hides the secret.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 pub struct AccessKey {

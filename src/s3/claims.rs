@@ -30,8 +30,8 @@ enum Claim {
 impl Claims {
     /// Reads the header.
     ///
-    /// **Errors** `InvalidDigest` for a Content-MD5 that is none, `BadDigest` for a checksum that is
-    /// none, `InvalidRequest` for checksum headers that contradict each other.
+    /// **Errors** `InvalidDigest` for a Content-MD5 that is none, `BadDigest` for a checksum that
+    /// is none, `InvalidRequest` for checksum headers that contradict each other.
     pub fn new(request: &HeaderMap, payload: &Payload) -> Result<Claims, S3Error> {
         Ok(Claims {
             content_md5: headers::content_md5(request)?,

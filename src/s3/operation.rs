@@ -85,7 +85,10 @@ operations! {
     POST Object "uploadId" CompleteMultipartUpload Full;
     DELETE Object "uploadId" AbortMultipartUpload Full;
     GET Object "uploadId" ListParts Full;
-    GET Bucket "acl" GetBucketAcl Probe;
+    GET Bucket "acl" GetBucketAcl Full;
+    PUT Bucket "acl" PutBucketAcl Full;
+    GET Object "acl" GetObjectAcl Full;
+    PUT Object "acl" PutObjectAcl Full;
     GET Bucket "versioning" GetBucketVersioning Probe;
     GET Bucket "policy" GetBucketPolicy Probe;
     GET Bucket "policyStatus" GetBucketPolicyStatus Probe;
@@ -106,11 +109,9 @@ operations! {
     GET Bucket "inventory" ListBucketInventoryConfigurations Probe;
     GET Bucket "metrics" ListBucketMetricsConfigurations Probe;
     GET Bucket "intelligent-tiering" ListBucketIntelligentTieringConfigurations Probe;
-    GET Object "acl" GetObjectAcl Probe;
     GET Object "tagging" GetObjectTagging Full;
     GET Object "retention" GetObjectRetention Probe;
     GET Object "legal-hold" GetObjectLegalHold Probe;
-    PUT Bucket "acl" PutBucketAcl Refused;
     PUT Bucket "versioning" PutBucketVersioning Refused;
     PUT Bucket "policy" PutBucketPolicy Refused;
     DELETE Bucket "policy" DeleteBucketPolicy Refused;
@@ -146,7 +147,6 @@ operations! {
     OPTIONS Bucket "" PreflightRequest Full;
     GET Bucket "session" CreateSession Refused;
     POST Bucket "" PostObject Refused;
-    PUT Object "acl" PutObjectAcl Refused;
     PUT Object "tagging" PutObjectTagging Refused;
     DELETE Object "tagging" DeleteObjectTagging Refused;
     PUT Object "retention" PutObjectRetention Refused;

@@ -21,7 +21,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use send_wrapper::SendWrapper;
 
-use super::authorise::authorise;
+use super::authorise::{authorise, looks_at_object};
 use super::body::RequestBody;
 use super::error::{S3Error, S3ErrorCode};
 use super::host::Target;
@@ -31,7 +31,8 @@ use super::query::Query;
 use super::request::S3Request;
 use super::state::S3State;
 use crate::http::trace::RequestTrace;
-use crate::model::Bucket;
+use crate::model::{Bucket, ObjectVersion, User, VersionId};
+use crate::store::StoreError;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
@@ -107,7 +108,9 @@ async fn serve(
         _ => None,
     };
     let expected = parts.headers.get("x-amz-expected-bucket-owner");
-    authorise(operation, &identity.1, bucket.as_deref(), expected)?;
+    let (caller, bucket_found) = (&identity.1, bucket.as_deref());
+    let object = object_to_judge(s3, &parsed, caller, bucket_found).await?;
+    authorise(operation, caller, bucket_found, object.as_deref(), expected)?;
     if operation.info().support == Support::Refused {
         return Err(S3Error::not_implemented(operation.name()));
     }
@@ -177,6 +180,31 @@ fn find_bucket(s3: &S3State, name: &str) -> Result<Arc<Bucket>, S3Error> {
         .catalog()
         .bucket(name)
         .ok_or_else(|| S3Error::new(S3ErrorCode::NoSuchBucket).detail("BucketName", name))
+}
+
+/// The object whose own access list decides, for a caller who is not the bucket's owner. What is
+/// not there is `None`.
+async fn object_to_judge(
+    s3: &S3State,
+    parsed: &Parsed,
+    caller: &User,
+    bucket: Option<&Bucket>,
+) -> Result<Option<Arc<ObjectVersion>>, S3Error> {
+    let Some(bucket) = bucket.filter(|bucket| looks_at_object(parsed.operation, caller, bucket))
+    else {
+        return Ok(None);
+    };
+    let Some(key) = &parsed.target.key else { return Ok(None) };
+    let version = match parsed.query.get("versionId").map(VersionId::parse) {
+        Some(None) => return Ok(None),
+        Some(named) => named,
+        None => None,
+    };
+    match s3.store.lookup(bucket.id, key, version).await {
+        Ok(found) => Ok(Some(found)),
+        Err(StoreError::NoSuchKey | StoreError::NoSuchVersion) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Content-Length, or the length that the body knows of itself; `None` for a body framed by

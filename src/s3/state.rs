@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::request::Parts;
 
 use super::auth::{AuthRequest, Authenticated, Identity, KeyPair, Verifier};
-use super::error::{S3Error, S3ErrorCode};
+use super::error::S3Error;
 use super::host::Target;
 use super::query::Query;
 use crate::clock::Clock;
@@ -67,7 +67,7 @@ pub struct S3State {
 impl S3State {
     /// Finds out who sent a request.
     ///
-    /// **Errors** `AccessDenied` for one without a signature, and those of `Verifier::verify`.
+    /// **Errors** those of `Verifier::verify`.
     pub fn authenticate(
         &self,
         parts: &Parts,
@@ -87,7 +87,7 @@ impl S3State {
         let verified = self.verifier.verify(&request, &lookup)?;
         match &verified.identity {
             Identity::Key(pair) => Ok((pair.clone(), verified)),
-            Identity::Anonymous => Err(S3ErrorCode::AccessDenied.into()),
+            Identity::Anonymous => Ok((self.verifier.anonymous().clone(), verified)),
         }
     }
 

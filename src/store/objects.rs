@@ -10,8 +10,8 @@ use crate::catalog::{ListObjects, ListRow, ListedObject, ListedVersion, Page};
 use crate::digest::{DigestRequest, Digester, Digests};
 use crate::model::commit::{CopySource, DeleteEntry, Deleted};
 use crate::model::{
-    Bucket, BucketId, BucketName, Checksum, ChecksumAlgorithm, CommitError, Committed, ETag, Key,
-    ObjectMetadata, ObjectVersion, OwnerId, Proposal, VersionId, WriteCondition,
+    Bucket, BucketId, BucketName, CannedAcl, Checksum, ChecksumAlgorithm, CommitError, Committed,
+    ETag, Key, ObjectMetadata, ObjectVersion, OwnerId, Proposal, VersionId, WriteCondition,
 };
 
 /// A finished write on its way to a key.
@@ -168,6 +168,22 @@ impl ObjectStore {
             Committed::Deleted(outcomes) => Ok(outcomes),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Replaces a bucket's access control list.
+    pub async fn set_bucket_acl(&self, bucket: BucketId, acl: CannedAcl) -> StoreResult<()> {
+        self.commit(Proposal::SetBucketAcl { bucket, acl }).await.map(drop)
+    }
+
+    /// Replaces the access control list of the named or current version.
+    pub async fn set_object_acl(
+        &self,
+        bucket: BucketId,
+        key: Key,
+        version: Option<VersionId>,
+        acl: CannedAcl,
+    ) -> StoreResult<()> {
+        self.commit(Proposal::SetObjectAcl { bucket, key, version, acl }).await.map(drop)
     }
 
     pub async fn list_objects(

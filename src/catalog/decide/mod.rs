@@ -13,9 +13,9 @@ use crate::model::commit::{
     CopySource, DeleteEntry, Deleted, Mutation, PackedBytes, ProposedData, slice_extents,
 };
 use crate::model::{
-    BlobId, BlobPlace, BlobRef, Bucket, BucketId, BucketName, Checksum, CommitError, Committed,
-    ETag, Extent, Key, Lsn, ObjectMetadata, ObjectVersion, OwnerId, Part, Proposal, Upload,
-    UploadId, VersionId, WriteCondition,
+    AccessKey, BlobId, BlobPlace, BlobRef, Bucket, BucketId, BucketName, CannedAcl, Checksum,
+    CommitError, Committed, ETag, Extent, Key, Lsn, ObjectMetadata, ObjectVersion, OwnerId, Part,
+    Proposal, Upload, UploadId, VersionId, WriteCondition,
 };
 
 /// What a blob file or packed blob is to the catalog.
@@ -220,23 +220,13 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
             Ok(Decision::done(Mutation::AbortUpload(upload)))
         }
         Proposal::PutUser { user } => Ok(Decision::done(Mutation::PutUser(user))),
-        Proposal::PutAccessKey { key } if !view.user_exists(&key.user) => {
-            Err(CommitError::Failed(format!("no user is called {:?}", key.user).into()))
+        Proposal::PutAccessKey { key } => put_access_key(view, key),
+        Proposal::DeleteAccessKey { access_key } => delete_access_key(view, access_key),
+        Proposal::Relocate { data, from } => relocate(view, data, from),
+        Proposal::SetBucketAcl { bucket, acl } => set_bucket_acl(view, bucket, acl),
+        Proposal::SetObjectAcl { bucket, key, version, acl } => {
+            set_object_acl(view, bucket, key, version, acl)
         }
-        Proposal::PutAccessKey { key } => Ok(Decision::done(Mutation::PutAccessKey(key))),
-        Proposal::DeleteAccessKey { access_key } if !view.access_key_exists(&access_key) => {
-            Err(CommitError::NoSuchAccessKey)
-        }
-        Proposal::DeleteAccessKey { access_key } => {
-            Ok(Decision::done(Mutation::DeleteAccessKey(access_key)))
-        }
-        Proposal::Relocate { data, from } => match view.blob(data.id) {
-            Some(BlobState::Live(place)) if place == from => {
-                let mutation = Mutation::Relocate(data.id);
-                Ok(Decision::logged(mutation, Some(data), Committed::Done))
-            }
-            _ => Ok(Decision::nothing(Committed::Done)),
-        },
     }
 }
 
@@ -262,7 +252,7 @@ fn create_bucket(
         return Ok(Decision::nothing(Committed::Bucket { bucket, existed: true }));
     }
     let id = view.next_bucket_id();
-    let bucket = Bucket { id, name, owner, created_ms: at.now_ms, location };
+    let bucket = Bucket { id, name, owner, created_ms: at.now_ms, location, acl: None };
     let answer = Committed::Bucket { bucket: Arc::new(bucket.clone()), existed: false };
     Ok(Decision::logged(Mutation::CreateBucket(bucket), None, answer))
 }
@@ -389,6 +379,51 @@ fn copy_source(
         v.lsn == source.lsn && source.version.is_none_or(|id| id == v.version_id)
     };
     current.filter(wanted).ok_or(CommitError::SourceChanged)
+}
+
+fn put_access_key(view: &dyn View, key: AccessKey) -> Decided {
+    if !view.user_exists(&key.user) {
+        return Err(CommitError::Failed(format!("no user is called {:?}", key.user).into()));
+    }
+    Ok(Decision::done(Mutation::PutAccessKey(key)))
+}
+
+fn delete_access_key(view: &dyn View, access_key: String) -> Decided {
+    if !view.access_key_exists(&access_key) {
+        return Err(CommitError::NoSuchAccessKey);
+    }
+    Ok(Decision::done(Mutation::DeleteAccessKey(access_key)))
+}
+
+fn relocate(view: &dyn View, data: PackedBytes, from: BlobPlace) -> Decided {
+    if view.blob(data.id) != Some(BlobState::Live(from)) {
+        return Ok(Decision::nothing(Committed::Done));
+    }
+    let mutation = Mutation::Relocate(data.id);
+    Ok(Decision::logged(mutation, Some(data), Committed::Done))
+}
+
+fn set_bucket_acl(view: &dyn View, bucket: BucketId, acl: CannedAcl) -> Decided {
+    require_bucket(view, bucket)?;
+    Ok(Decision::done(Mutation::SetBucketAcl { bucket, acl }))
+}
+
+fn set_object_acl(
+    view: &dyn View,
+    bucket: BucketId,
+    key: Key,
+    named: Option<VersionId>,
+    acl: CannedAcl,
+) -> Decided {
+    require_bucket(view, bucket)?;
+    let current = view.current(bucket, &key);
+    let version = match (current, named) {
+        (Some(current), None) => current.version_id,
+        (Some(current), Some(named)) if current.version_id == named => named,
+        (_, Some(_)) => return Err(CommitError::NoSuchVersion),
+        (None, None) => return Err(CommitError::NoSuchKey),
+    };
+    Ok(Decision::done(Mutation::SetObjectAcl { bucket, key, version, acl }))
 }
 
 fn delete_objects(view: &dyn View, bucket: BucketId, entries: Vec<DeleteEntry>) -> Decided {

@@ -84,6 +84,16 @@ impl State {
                 }
                 self.move_extents(id, place);
             }
+            Mutation::SetBucketAcl { bucket, acl } => {
+                if let Some(found) = self.buckets.values_mut().find(|b| b.id == bucket) {
+                    Arc::make_mut(found).acl = Some(acl);
+                }
+            }
+            Mutation::SetObjectAcl { bucket, key, acl, .. } => {
+                if let Some(version) = self.objects.get_mut(&(bucket, key)) {
+                    Arc::make_mut(version).metadata.acl = Some(acl);
+                }
+            }
         }
     }
 

@@ -64,6 +64,18 @@ impl Working {
                 self.rename(NameChange::DeleteAccessKey(access_key.clone()));
             }
             Mutation::Relocate(id) => self.unplace(*id),
+            Mutation::SetBucketAcl { bucket, acl } => {
+                if let Some(mut bucket) = self.names.bucket_by_id(*bucket).cloned() {
+                    Arc::make_mut(&mut bucket).acl = Some(*acl);
+                    self.rename(NameChange::PutBucket(bucket));
+                }
+            }
+            Mutation::SetObjectAcl { bucket, key, acl, .. } => {
+                let entry = (*bucket, key.clone());
+                if let Some(version) = self.objects.change(&entry) {
+                    Arc::make_mut(version).metadata.acl = Some(*acl);
+                }
+            }
         }
     }
 

@@ -51,8 +51,9 @@ const CHANGE_SEGMENTS: RowsStatement = RowsStatement {
     tuple: "(?, ?, ?, ?, ?)",
 };
 const SET_USAGE: &str = "UPDATE buckets SET object_count = ?, object_bytes = ? WHERE id = ?";
-const PUT_BUCKET: &str = "INSERT OR REPLACE INTO buckets \
-                          (id, name, object_count, object_bytes, body) VALUES (?, ?, 0, 0, ?)";
+const PUT_BUCKET: &str = "INSERT INTO buckets \
+                          (id, name, object_count, object_bytes, body) VALUES (?, ?, 0, 0, ?) \
+                          ON CONFLICT (id) DO UPDATE SET body = excluded.body";
 const SET_META: &str = "UPDATE meta SET value = max(value, ?) WHERE name = ?";
 
 /// Carries out the changes. After an error nothing of them is in the database, and the same

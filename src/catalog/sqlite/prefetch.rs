@@ -99,7 +99,11 @@ impl Wanted {
             Proposal::Relocate { data, .. } => {
                 self.blobs.insert(data.id);
             }
-            Proposal::CreateBucket { .. }
+            Proposal::SetObjectAcl { bucket, key, .. } => {
+                self.objects.insert((*bucket, key.clone()));
+            }
+            Proposal::SetBucketAcl { .. }
+            | Proposal::CreateBucket { .. }
             | Proposal::PutUser { .. }
             | Proposal::PutAccessKey { .. }
             | Proposal::DeleteAccessKey { .. } => {}
@@ -132,7 +136,11 @@ impl Wanted {
             Mutation::Relocate(id) => {
                 self.blobs.insert(*id);
             }
-            Mutation::CreateBucket(_)
+            Mutation::SetObjectAcl { bucket, key, .. } => {
+                self.objects.insert((*bucket, key.clone()));
+            }
+            Mutation::SetBucketAcl { .. }
+            | Mutation::CreateBucket(_)
             | Mutation::PutUser(_)
             | Mutation::PutAccessKey(_)
             | Mutation::DeleteAccessKey(_) => {}

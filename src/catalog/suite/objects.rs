@@ -4,7 +4,8 @@ use super::kit::{Kit, blob_id, entry, etag, key, owner, put};
 use crate::catalog::Usage;
 use crate::model::commit::ProposedData;
 use crate::model::{
-    AccessKey, BucketId, CommitError, EtagMatch, OwnerId, Proposal, User, VersionId, WriteCondition,
+    AccessKey, BucketId, CannedAcl, CommitError, EtagMatch, OwnerId, Proposal, User, VersionId,
+    WriteCondition,
 };
 
 pub async fn bucket_names_are_taken_once(kit: &Kit) {
@@ -300,4 +301,30 @@ pub async fn known_blobs_are_told_apart(kit: &Kit) {
     let asked = vec![blob_id(900), dead, blob_id(901), pending, live];
     let known = kit.catalog.known_blobs(asked).await.unwrap();
     assert_eq!(known, [dead, pending, live]);
+}
+
+pub async fn access_lists_are_kept(kit: &Kit) {
+    let (_, before) = kit.put_packed("a", 10).await;
+    let acl = CannedAcl::PublicRead;
+    let set = |name: &str, version| Proposal::SetObjectAcl {
+        bucket: kit.bucket,
+        key: key(name),
+        version,
+        acl,
+    };
+    kit.done(set("a", None)).await;
+    let mut want = before.clone();
+    want.metadata.acl = Some(acl);
+    assert_eq!(kit.get("a").await, Some(want));
+    kit.done(set("a", Some(VersionId::NULL))).await;
+    assert_eq!(kit.refused(set("b", None)).await, CommitError::NoSuchKey);
+    assert_eq!(kit.refused(set("b", Some(VersionId::NULL))).await, CommitError::NoSuchVersion);
+
+    let usage = kit.catalog.usage(kit.bucket).await.unwrap();
+    kit.done(Proposal::SetBucketAcl { bucket: kit.bucket, acl: CannedAcl::PublicReadWrite }).await;
+    let bucket = kit.catalog.bucket("bucket-1").unwrap();
+    assert_eq!((bucket.id, bucket.acl), (kit.bucket, Some(CannedAcl::PublicReadWrite)));
+    assert_eq!(kit.catalog.usage(kit.bucket).await.unwrap(), usage);
+    let nowhere = Proposal::SetBucketAcl { bucket: BucketId(77), acl };
+    assert_eq!(kit.refused(nowhere).await, CommitError::NoSuchBucket);
 }

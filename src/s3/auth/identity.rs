@@ -27,6 +27,17 @@ pub fn find(lookup: KeyLookup<'_>, access_key: &str) -> Result<KeyPair, S3Error>
     })
 }
 
+/// The pair of requests without a signature. Its key is in no catalog and signs nothing.
+pub fn anonymous() -> KeyPair {
+    let key = AccessKey {
+        access_key: String::new(),
+        secret_key: String::new(),
+        user: String::new(),
+        disabled: true,
+    };
+    Arc::new((key, User::anonymous()))
+}
+
 /// What a signing key is derived from, beside the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ScopeOfKey {

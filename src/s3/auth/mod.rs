@@ -105,11 +105,18 @@ pub struct Verifier {
     settings: AuthSettings,
     clock: Arc<dyn Clock>,
     keys: SigningKeys,
+    anonymous: KeyPair,
 }
 
 impl Verifier {
     pub fn new(settings: AuthSettings, clock: Arc<dyn Clock>) -> Verifier {
-        Verifier { settings, clock, keys: SigningKeys::default() }
+        let anonymous = identity::anonymous();
+        Verifier { settings, clock, keys: SigningKeys::default(), anonymous }
+    }
+
+    /// Stands for the caller of a request without a signature.
+    pub fn anonymous(&self) -> &KeyPair {
+        &self.anonymous
     }
 
     /// Finds out who sent `request`. A request without any signature is anonymous, not an error.

@@ -16,7 +16,7 @@ use super::streaming::{ChunkVerifier, EMPTY_SHA256};
 use super::{AuthRequest, Authenticated, Identity, Scheme, Verifier, canonical, no_valid_date};
 use crate::digest::sha256;
 use crate::s3::error::{S3Error, S3ErrorCode};
-use crate::s3::time::{amz_date, is_day, parse_amz_date, parse_http_date};
+use crate::s3::time::{amz_date, is_day, parse_amz_date, parse_http_date, parse_mail_date};
 
 /// `AKID/20130524/us-east-1/s3/aws4_request`
 #[derive(Debug, PartialEq, Eq)]
@@ -135,7 +135,9 @@ fn date_of(headers: &HeaderMap) -> Result<(String, i64), S3Error> {
         }
         None => {
             let text = headers.get(DATE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-            let secs = parse_amz_date(text).or_else(|| parse_http_date(text));
+            let secs = parse_amz_date(text)
+                .or_else(|| parse_http_date(text))
+                .or_else(|| parse_mail_date(text));
             (secs.map(amz_date).unwrap_or_default(), secs)
         }
     };

@@ -18,7 +18,6 @@ enum Directive {
 pub async fn copy_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     let headers = &request.headers;
     let (bucket, key) = (request.bucket()?, request.key()?);
-    super::acl::check_headers(headers)?;
     let metadata_directive = directive(headers, "x-amz-metadata-directive")?;
     let tagging_directive = directive(headers, "x-amz-tagging-directive")?;
     let condition = headers::write_condition(headers)?;
@@ -72,7 +71,7 @@ fn directive(headers: &HeaderMap, name: &str) -> Result<Directive, S3Error> {
     }
 }
 
-/// The copy's metadata. Storage class and website redirect are never taken from the source.
+/// The copy's metadata. Storage class, website redirect and access list are never the source's.
 fn merge(
     source: &ObjectMetadata,
     written: ObjectMetadata,
@@ -89,6 +88,7 @@ fn merge(
             tags,
             storage_class: written.storage_class,
             website_redirect: written.website_redirect,
+            acl: written.acl,
             ..source.clone()
         },
     }

@@ -42,8 +42,10 @@ pub async fn find(s3: &S3State, request: &S3Request<'_>) -> Result<Source, S3Err
         S3Error::new(S3ErrorCode::NoSuchBucket).detail("BucketName", &name.bucket)
     })?;
     let expected = request.headers.get("x-amz-source-expected-bucket-owner");
-    authorise(Operation::GetObject, request.caller(), Some(&bucket), expected)?;
-    let version = s3.store.lookup(bucket.id, &key, named).await?;
+    let found = s3.store.lookup(bucket.id, &key, named).await;
+    let object = found.as_deref().ok();
+    authorise(Operation::GetObject, request.caller(), Some(&bucket), object, expected)?;
+    let version = found?;
     if version.delete_marker {
         return Err(match named {
             None => S3Error::new(S3ErrorCode::NoSuchKey).detail("Key", &name.key),

@@ -1,6 +1,7 @@
 //! PUT /bucket
 
 use super::prelude::*;
+use crate::model::CannedAcl;
 
 /// Makes a bucket. For its owner a repeated request is a success, as in us-east-1.
 ///
@@ -8,7 +9,7 @@ use super::prelude::*;
 /// `IllegalLocationConstraintException` for another region than this server's.
 /// **Source** AWS S3 API reference, CreateBucket.
 pub async fn create_bucket(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
-    super::acl::check_headers(&request.headers)?;
+    let acl = super::acl::canned(&request.headers)?.unwrap_or(CannedAcl::Private);
     if request.headers.get("x-amz-bucket-object-lock-enabled").is_some_and(|v| v == "true") {
         return Err(S3Error::not_implemented("Object Lock"));
     }
@@ -30,7 +31,11 @@ pub async fn create_bucket(s3: &S3State, request: &mut S3Request<'_>) -> S3Resul
     }
     let stored = if location.is_empty() { here.clone() } else { location };
     let owner = request.caller().canonical_id.clone();
-    s3.store.create_bucket(name, owner, stored).await?;
+    let (bucket, _) = s3.store.create_bucket(name, owner, stored).await?;
+    // Until then the bucket is private; a repeated request resets the list, as in us-east-1.
+    if bucket.acl.unwrap_or(CannedAcl::Private) != acl {
+        s3.store.set_bucket_acl(bucket.id, acl).await?;
+    }
     let mut answer = response::empty(StatusCode::OK);
     answer.headers_mut().insert(LOCATION, response::header_value(&format!("/{text}")));
     Ok(answer)

@@ -141,7 +141,7 @@ fn head_of(request: &S3Request<'_>, version: &ObjectVersion, selection: &Selecti
         let range = format!("bytes {}-{last}/{}", selection.first, version.size);
         headers.insert(CONTENT_RANGE, response::header_value(&range));
     }
-    override_headers(&request.query, headers)?;
+    override_headers(request, headers)?;
     if selection.partial {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
@@ -171,8 +171,10 @@ fn add_checksum(
     }
 }
 
-/// Applies `response-*` parameters. Only authenticated requests come here.
-fn override_headers(query: &Query, headers: &mut HeaderMap) -> Result<(), S3Error> {
+/// Applies `response-*` parameters.
+///
+/// **Errors** `InvalidRequest` for an anonymous caller, who could make others' pages of an object.
+fn override_headers(request: &S3Request<'_>, headers: &mut HeaderMap) -> Result<(), S3Error> {
     const OVERRIDES: [(&str, HeaderName); 6] = [
         ("response-content-type", CONTENT_TYPE),
         ("response-content-language", CONTENT_LANGUAGE),
@@ -181,11 +183,17 @@ fn override_headers(query: &Query, headers: &mut HeaderMap) -> Result<(), S3Erro
         ("response-content-disposition", CONTENT_DISPOSITION),
         ("response-content-encoding", CONTENT_ENCODING),
     ];
+    let query = &request.query;
     if query.pairs().is_empty() {
         return Ok(());
     }
     for (parameter, name) in OVERRIDES {
         let Some(value) = query.get(parameter) else { continue };
+        if request.caller().is_anonymous() {
+            return Err(S3Error::new(S3ErrorCode::InvalidRequest).message(
+                "Request specific response headers cannot be used for anonymous GET requests.",
+            ));
+        }
         // A line end in the value would let a link's author write headers of his own.
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| {
             S3Error::new(S3ErrorCode::InvalidArgument)

@@ -3,7 +3,7 @@
 use super::listing::{ListParameters, Position, text, write_owner};
 use super::prelude::*;
 use crate::model::{Upload, UploadId};
-use crate::store::{ListRow, Page};
+use crate::store::{ListRow, Page, StoreError};
 
 /// **Source** AWS S3 API reference, ListMultipartUploads.
 pub async fn list_multipart_uploads(s3: &S3State, request: &S3Request<'_>) -> S3Result {
@@ -35,13 +35,33 @@ pub async fn list_multipart_uploads(s3: &S3State, request: &S3Request<'_>) -> S3
     list.echo(&mut xml);
     xml.number("MaxUploads", list.rows_max as u64);
     xml.element("IsTruncated", if page.truncated { "true" } else { "false" });
+    let users = others(s3, request.caller(), &page).await?;
     for row in &page.rows {
         match row {
-            ListRow::Item(upload) => write_upload(&mut xml, &list, upload, request.caller()),
+            ListRow::Item(upload) => {
+                let owner = users.iter().find(|user| user.canonical_id == upload.owner);
+                write_upload(&mut xml, &list, upload, owner.unwrap_or(request.caller()));
+            }
             ListRow::CommonPrefix(prefix) => list.common_prefix(&mut xml, prefix),
         }
     }
     Ok(response::xml(xml.finish()))
+}
+
+/// The users of this server, when somebody else than the caller began an upload of the page.
+async fn others(
+    s3: &S3State,
+    caller: &User,
+    page: &Page<ListRow<Arc<Upload>>>,
+) -> Result<Vec<User>, S3Error> {
+    let foreign = |row: &ListRow<Arc<Upload>>| match row {
+        ListRow::Item(upload) => upload.owner != caller.canonical_id,
+        ListRow::CommonPrefix(_) => false,
+    };
+    if caller.is_anonymous() || !page.rows.iter().any(foreign) {
+        return Ok(Vec::new());
+    }
+    Ok(s3.store.catalog().users().await.map_err(StoreError::from)?)
 }
 
 fn write_next(xml: &mut XmlWriter, list: &ListParameters, page: &Page<ListRow<Arc<Upload>>>) {
@@ -55,12 +75,13 @@ fn write_next(xml: &mut XmlWriter, list: &ListParameters, page: &Page<ListRow<Ar
     }
 }
 
-fn write_upload(xml: &mut XmlWriter, list: &ListParameters, upload: &Upload, caller: &User) {
+/// `owner` is the user who began the upload, as far as he is known.
+fn write_upload(xml: &mut XmlWriter, list: &ListParameters, upload: &Upload, owner: &User) {
     xml.open("Upload");
     list.show(xml, "Key", upload.key.as_str());
     xml.element("UploadId", &upload.id.to_string());
-    write_owner(xml, "Initiator", &upload.owner, caller);
-    write_owner(xml, "Owner", &upload.owner, caller);
+    write_owner(xml, "Initiator", &upload.owner, owner);
+    write_owner(xml, "Owner", &upload.owner, owner);
     let class = upload.metadata.storage_class.as_deref().unwrap_or("STANDARD");
     xml.element("StorageClass", class);
     xml.element("Initiated", &iso_date(upload.initiated_ms));

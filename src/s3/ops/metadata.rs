@@ -44,7 +44,7 @@ const REFUSED: [(&str, &str); 7] = [
 /// **Errors** `MetadataTooLarge`, `InvalidStorageClass`, `InvalidTag`, `InvalidArgument`,
 /// `NotImplemented` for encryption, Object Lock and append, ACL errors as in `acl`.
 pub fn of_write(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
-    super::acl::check_headers(headers)?;
+    let acl = super::acl::canned(headers)?;
     for (name, feature) in REFUSED {
         if headers.contains_key(name) {
             return Err(S3Error::not_implemented(feature));
@@ -62,6 +62,7 @@ pub fn of_write(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
         storage_class: storage_class(text("x-amz-storage-class"))?,
         user: user_metadata(headers)?,
         tags: text("x-amz-tagging").map_or(Ok(Vec::new()), |value| tags(&value))?,
+        acl,
     })
 }
 

@@ -62,6 +62,8 @@ pub async fn carry_out(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
         Operation::DeleteBucket => delete_bucket::delete_bucket(s3, request).await,
         Operation::GetBucketLocation => get_bucket_location::get_bucket_location(s3, request).await,
         Operation::GetBucketAcl => acl::get_bucket_acl(request).await,
+        Operation::PutBucketAcl => acl::put_bucket_acl(s3, request).await,
+        Operation::PutObjectAcl => acl::put_object_acl(s3, request).await,
         Operation::GetObjectAcl => acl::get_object_acl(s3, request).await,
         _ => multipart(s3, request).await,
     }

@@ -107,6 +107,7 @@ fn list_08_limits_at_their_edges() {
         }
         let token = front.get("/tst?continuation-token=%3F&list-type=2").send().await;
         token.expect_error(400, "InvalidArgument");
+        front.get("/tst?continuation-token=&list-type=2").send().await.expect(OK);
     });
 }
 

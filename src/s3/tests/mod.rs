@@ -1,5 +1,6 @@
 //! The front as a whole, driven without sockets over a real store.
 
+mod acl;
 mod conditions;
 mod harness;
 mod integrity;

@@ -164,6 +164,7 @@ fn mpu_14_and_19_parts_are_copied() {
             let answer = copy(range).send().await.expect_error(400, "InvalidArgument");
             assert_eq!(answer.element("ArgumentName"), "x-amz-copy-source-range");
         }
+        copy("bytes=5-10").send().await.expect_error(416, "InvalidRange");
         let whole = copy("").send().await.expect(OK);
         assert!(whole.text().contains("<CopyPartResult"));
         assert!(!whole.element("LastModified").is_empty());
@@ -211,11 +212,42 @@ fn part_checksums_fold_into_the_objects() {
             let head = front.head("/tst/k").header("x-amz-checksum-mode", "ENABLED").send().await;
             let name = format!("x-amz-checksum-{}", algorithm.to_lowercase());
             assert_eq!(head.expect(OK).header(&name), value);
+            let first = front.get("/tst/k?partNumber=2").header("x-amz-checksum-mode", "ENABLED");
+            let first = first.send().await.expect(206);
+            assert_eq!(first.header("x-amz-checksum-type"), kind);
+            assert!(!first.header(&name).is_empty() && !first.header(&name).contains('-'));
             let parts = front.get("/tst/k?attributes");
             let parts = parts.header("x-amz-object-attributes", "ObjectParts,ObjectSize,Checksum");
             let parts = parts.send().await.expect(OK);
             assert_eq!(parts.element("PartsCount"), "2");
             assert_eq!(parts.element("ObjectSize"), (MIN + 9).to_string());
+        }
+    });
+}
+
+#[test]
+fn a_completion_names_the_checksum_of_the_object() {
+    with_front(|front| async move {
+        let create = front.post("/tst/k?uploads").header("x-amz-checksum-algorithm", "SHA256");
+        let id = create.send().await.expect(OK).element("UploadId");
+        let etag = part(&front, &id, 1, b"hello".to_vec()).await;
+        let claimed = |value: &str| {
+            let list = format!(
+                "<CompleteMultipartUpload><Part><ETag>{etag}</ETag><PartNumber>1</PartNumber>\
+                 </Part></CompleteMultipartUpload>"
+            );
+            let post = front.post(&format!("/tst/k?uploadId={id}")).body(list);
+            post.header("x-amz-checksum-sha256", value)
+        };
+        // The hash of the part's hash, computed with Python's hashlib.
+        let right = "lZXJ35AHUUjrBoYDZd8zWEt1v/eCpRDGzUiDpBmDPVA=-1";
+        claimed("bad").send().await.expect_error(400, "BadDigest");
+        let wrong = "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=-1";
+        claimed(wrong).send().await.expect_error(400, "BadDigest");
+        for _ in 0..2 {
+            let done = claimed(right).send().await.expect(OK);
+            assert_eq!(done.element("ChecksumSHA256"), right);
+            assert_eq!(done.element("ChecksumType"), "COMPOSITE");
         }
     });
 }

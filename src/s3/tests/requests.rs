@@ -78,13 +78,6 @@ fn methods_and_subresources_that_are_not_served() {
         }
         let encrypted = front.put("/tst/k").header("x-amz-server-side-encryption", "AES256");
         encrypted.send().await.expect_error(501, "NotImplemented");
-        let grant = front.put("/tst/k").header("x-amz-grant-read", "id=x").send().await;
-        grant.expect_error(400, "AccessControlListNotSupported");
-        let wrong = front.put("/tst/k").header("x-amz-acl", "everybody").send().await;
-        wrong.expect_error(400, "InvalidArgument");
-        front.put("/tst/k").header("x-amz-acl", "public-read").send().await.expect(OK);
-        front.get("/tst/k").user("bob").send().await.expect_error(403, "AccessDenied");
-        front.put("/tst/k").header("x-amz-acl", "private").send().await.expect(OK);
     });
 }
 
