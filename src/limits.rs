@@ -1,8 +1,8 @@
 //! Shared budgets: connections, uploads at once.
 //!
-//! Owns the counters that keep descriptors and memory bounded whatever clients do. A budget never waits: who does
-//! not get its share at once answers 503 SlowDown, so that nobody queues while holding other
-//! resources. Leaf: imports nothing of ours. Any thread may call it.
+//! Owns the counters that keep descriptors and memory bounded whatever clients do. A budget never
+//! waits: who does not get its share at once answers 503 SlowDown, so that nobody queues while
+//! holding other resources. Leaf: imports nothing of ours. Any thread may call it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

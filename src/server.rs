@@ -199,13 +199,14 @@ fn share(
         write_budget_bytes: settings.storage.upload_bytes_max as usize,
         ..StoreSettings::default()
     };
-    let (shared, abandoned) = Shared::new(store, catalog.clone(), arena.clone(), parts.rng.clone())
+    let (shared, abandoned) = Shared::new(store, catalog.clone(), arena, parts.rng.clone())
         .map_err(io_error("start the hashing threads"))?;
     let metrics = Arc::new(Metrics::new(parts.placements.len()));
     let limits = Limits::new(&settings.limits);
     let sources = figures::Sources {
         limits: limits.clone(),
-        arena,
+        store: shared.clone(),
+        catalog: parts.catalog.clone(),
         data_dir: parts.data_dir.path().to_owned(),
         workers: parts.placements.len(),
         started_ms: parts.clock.now_ms(),

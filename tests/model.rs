@@ -307,7 +307,7 @@ impl Run {
 async fn collect(body: ObjectBody) -> Vec<u8> {
     match body {
         ObjectBody::Empty => Vec::new(),
-        ObjectBody::Bytes(bytes) => bytes.to_vec(),
+        ObjectBody::Resident(bytes) | ObjectBody::Bytes(bytes) => bytes.to_vec(),
         ObjectBody::Stream(mut stream) => {
             let mut all = Vec::new();
             while let Some(piece) = stream.next().await {

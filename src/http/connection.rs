@@ -26,7 +26,7 @@ use tracing::Instrument;
 
 use super::body::{RequestBody, ResponseBody};
 use super::client_io::{ClientIo, IoLimits, Phase, Watch};
-use super::trace::Tracer;
+use super::trace::{ServedFrom, Tracer};
 use crate::config::HttpSettings;
 use crate::limits::Limits;
 use crate::metrics::{Metrics, Timeout};
@@ -151,6 +151,9 @@ async fn respond(
     };
     drop(upload);
     guard.answered(response.status().as_u16());
+    if let Some(source) = response.extensions().get::<ServedFrom>() {
+        trace.served_from(*source);
+    }
     // What is left of the body would be taken for the next request.
     if !trace.is_body_ended() || context.shutdown.is_requested() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -1,9 +1,9 @@
 //! What is known about one request, for its log line and the metrics.
 //!
 //! Owns the one root span per request and the one line when it ends. A front finds a
-//! `RequestTrace` in the request's extensions and tells it the operation, the bucket and where the
-//! bytes came from. Never holds a key, a signature, a query or any other text that may be secret:
-//! of keys only the length is kept.
+//! `RequestTrace` in the request's extensions and tells it the operation and the bucket; it may
+//! put a `ServedFrom` into the response's extensions. Never holds a key, a signature, a query or
+//! any other text that may be secret: of keys only the length is kept.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -70,8 +70,8 @@ impl RequestTrace {
         *self.0.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
-    /// Says where the response's bytes come from.
-    pub fn served_from(&self, source: ServedFrom) {
+    /// Says where the response's bytes come from; a front puts it into the response's extensions.
+    pub(super) fn served_from(&self, source: ServedFrom) {
         self.0.served_from.store(source as u8 + 1, Ordering::Relaxed);
     }
 

@@ -15,6 +15,7 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 
 use super::error::{S3Error, S3ErrorCode};
+use crate::http::trace::ServedFrom;
 use crate::store::{BodyStream, ObjectBody, StoreError};
 
 /// A request's body as it comes off the connection, without its HTTP framing.
@@ -143,11 +144,20 @@ impl http_body::Body for ObjectStreamBody {
     }
 }
 
+/// Where an object's bytes come from, for the request's log line.
+pub fn source_of(body: &ObjectBody) -> Option<ServedFrom> {
+    match body {
+        ObjectBody::Empty => None,
+        ObjectBody::Resident(_) => Some(ServedFrom::Arena),
+        ObjectBody::Bytes(_) | ObjectBody::Stream(_) => Some(ServedFrom::Blob),
+    }
+}
+
 /// The response body for `len` bytes of an object.
 pub fn object_body(body: ObjectBody, len: u64) -> Body {
     match body {
         ObjectBody::Empty => Body::empty(),
-        ObjectBody::Bytes(bytes) => Body::from(bytes),
+        ObjectBody::Resident(bytes) | ObjectBody::Bytes(bytes) => Body::from(bytes),
         ObjectBody::Stream(stream) => Body::new(ObjectStreamBody { stream, left: len }),
     }
 }

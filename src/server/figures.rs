@@ -2,17 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arena::Arena;
-use crate::catalog::sqlite::CompactStats;
+use crate::catalog::sqlite::{CompactStats, SqliteCatalog};
 use crate::limits::Limits;
 use crate::metrics::{Metrics, Samples};
+use crate::store::Shared;
 use crate::sys::process;
 
 /// Who is asked.
 pub struct Sources {
     pub limits: Limits,
-    pub arena: Arc<Arena>,
+    pub store: Arc<Shared>,
+    pub catalog: Arc<SqliteCatalog>,
     pub data_dir: PathBuf,
     pub workers: usize,
     pub started_ms: i64,
@@ -25,7 +28,8 @@ pub fn register(metrics: &Metrics, sources: Sources) {
         samples.put("goblin_start_time_seconds", &[], sources.started_ms as f64 / 1000.0);
         samples.put("goblin_workers", &[], sources.workers as f64);
         put_limits(samples, &sources.limits);
-        put_arena(samples, &sources.arena);
+        put_arena(samples, &sources.store.arena);
+        put_storage(samples, &sources);
         put_machine(samples, &sources.data_dir);
     }));
 }
@@ -72,6 +76,17 @@ fn put_arena(samples: &mut Samples, arena: &Arena) {
         samples.put("goblin_arena_locked", &[], f64::from(u8::from(mapping.locked)));
         samples.put("goblin_arena_huge_bytes", &[], mapping.huge_bytes as f64);
     }
+}
+
+fn put_storage(samples: &mut Samples, sources: &Sources) {
+    let figures = sources.catalog.figures();
+    let load = |value: &AtomicU64| value.load(Ordering::Relaxed) as f64;
+    samples.put("goblin_catalog_commits_total", &[], load(&figures.commits));
+    samples.put("goblin_catalog_groups_total", &[], load(&figures.groups));
+    let seconds = load(&figures.flush_micros) / 1e6;
+    samples.put("goblin_catalog_flush_seconds_total", &[], seconds);
+    let damaged = sources.store.damaged_reads() as f64;
+    samples.put("goblin_checksum_failures_total", &[], damaged);
 }
 
 fn put_machine(samples: &mut Samples, data_dir: &Path) {

@@ -62,12 +62,12 @@ pub async fn run(parts: WorkerParts, worker: usize, duties: Duties) -> Result<()
     let store = ObjectStore::new(parts.shared.clone(), blobs, segments);
     let collecting = duties
         .collect
-        .map(|abandoned| tokio_uring::spawn(Collector::new(store.clone(), abandoned).run()));
+        .map(|abandoned| tokio::task::spawn_local(Collector::new(store.clone(), abandoned).run()));
     let context = Rc::new(http_context(&parts, worker, store));
     let open = OpenConnections::default();
-    let unix = duties
-        .unix
-        .map(|socket| tokio_uring::spawn(accept::run_unix(context.clone(), socket, open.clone())));
+    let unix = duties.unix.map(|socket| {
+        tokio::task::spawn_local(accept::run_unix(context.clone(), socket, open.clone()))
+    });
     let tcp = accept::run_tcp(context, duties.tcp, open.clone()).await;
     if let Some(unix) = unix {
         unix.await.map_err(|e| e.to_string())?.map_err(|e| format!("the Unix socket: {e}"))?;

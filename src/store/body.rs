@@ -11,6 +11,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -31,7 +32,9 @@ const CHUNK_BYTES_MIN: usize = 128 << 10;
 /// The bytes of an object or of a range of it.
 pub enum ObjectBody {
     Empty,
-    /// All of it, from RAM or one read.
+    /// All of it, from RAM.
+    Resident(Bytes),
+    /// All of it, from one read.
     Bytes(Bytes),
     Stream(BodyStream),
 }
@@ -75,7 +78,7 @@ impl ObjectStore {
             let (from, to) = (extent.offset as usize, (extent.offset + len) as usize);
             (to <= head.len()).then(|| head.slice(from..to))
         }) {
-            return Ok(ObjectBody::Bytes(bytes));
+            return Ok(ObjectBody::Resident(bytes));
         }
         let pin = self.shared.pins.pin();
         let is_small = extent.blob.len <= self.shared.arena.head_slot_bytes() as u64;
@@ -111,7 +114,7 @@ impl ObjectStore {
             BlobPlace::File => {
                 let len = blob.len.min(self.shared.arena.head_slot_bytes() as u64) as usize;
                 let reader = self.open_blob(blob).await?;
-                reader.read(0, len).await.map_err(|e| read_error(blob, e))?
+                reader.read(0, len).await.map_err(|e| self.read_error(blob, e))?
             }
         };
         self.shared.arena.insert(blob.id, &bytes);
@@ -194,19 +197,44 @@ impl ObjectStore {
     }
 
     async fn open_blob(&self, blob: &BlobRef) -> StoreResult<BlobReader> {
-        self.blobs.open(*blob).await.map_err(|e| read_error(blob, e))
+        self.blobs.open(*blob).await.map_err(|e| self.read_error(blob, e))
     }
 
     /// A packed blob's bytes; one that compaction moved meanwhile is looked up again.
+    fn read_error(&self, blob: &BlobRef, error: BlobError) -> StoreError {
+        match error {
+            BlobError::Corrupt { .. } => {
+                tracing::error!(blob = %blob.id, %error, "a blob file is damaged");
+                self.damaged(blob)
+            }
+            other => StoreError::io("read a blob", other),
+        }
+    }
+
+    fn packed_error(&self, blob: &BlobRef, error: LogError) -> StoreError {
+        match error {
+            LogError::Corrupt { .. } => {
+                tracing::error!(blob = %blob.id, %error, "a packed blob is damaged");
+                self.damaged(blob)
+            }
+            other => StoreError::io("read a packed blob", other),
+        }
+    }
+
+    fn damaged(&self, blob: &BlobRef) -> StoreError {
+        self.shared.damaged_reads.fetch_add(1, Ordering::Relaxed);
+        StoreError::Corrupt(blob.id)
+    }
+
     async fn read_packed(&self, blob: &BlobRef) -> StoreResult<Bytes> {
         match self.segments.read_packed(blob).await {
             Err(LogError::Gone) => {
                 let Some(moved) = self.shared.catalog.locate(blob.id).await? else {
                     return Err(StoreError::io("read a packed blob", "it is gone"));
                 };
-                self.segments.read_packed(&moved).await.map_err(|e| packed_error(blob, e))
+                self.segments.read_packed(&moved).await.map_err(|e| self.packed_error(blob, e))
             }
-            other => other.map_err(|e| packed_error(blob, e)),
+            other => other.map_err(|e| self.packed_error(blob, e)),
         }
     }
 }
@@ -223,26 +251,6 @@ fn first_extent(version: &ObjectVersion, first: u64, len: u64) -> Option<Extent>
         at += extent.len;
     }
     None
-}
-
-fn read_error(blob: &BlobRef, error: BlobError) -> StoreError {
-    match error {
-        BlobError::Corrupt { .. } => {
-            tracing::error!(blob = %blob.id, %error, "a blob file is damaged");
-            StoreError::Corrupt(blob.id)
-        }
-        other => StoreError::io("read a blob", other),
-    }
-}
-
-fn packed_error(blob: &BlobRef, error: LogError) -> StoreError {
-    match error {
-        LogError::Corrupt { .. } => {
-            tracing::error!(blob = %blob.id, %error, "a packed blob is damaged");
-            StoreError::Corrupt(blob.id)
-        }
-        other => StoreError::io("read a packed blob", other),
-    }
 }
 
 /// What is still to be read, cut into pieces at chunk boundaries of each blob.
@@ -345,7 +353,7 @@ impl ReadPiece {
             let bytes = match reader {
                 Some(reader) => {
                     let read = reader.read(piece.offset, piece.len as usize).await;
-                    read.map_err(|e| read_error(&piece.blob, e))?
+                    read.map_err(|e| store.read_error(&piece.blob, e))?
                 }
                 None => {
                     let from = piece.offset as usize;

@@ -25,6 +25,7 @@ mod writer;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -101,6 +102,8 @@ pub struct Shared {
     /// Announced blobs that were given up; the collector takes them from here.
     abandoned: UnboundedSender<BlobId>,
     pins: pins::Pins,
+    /// Reads that found damaged bytes on disk, since the start.
+    damaged_reads: AtomicU64,
     /// KiB of upload buffers left.
     write_budget: Arc<Semaphore>,
     /// KiB of read-ahead buffers left.
@@ -122,6 +125,7 @@ impl Shared {
             write_budget: kib(settings.write_budget_bytes),
             read_budget: kib(settings.read_budget_bytes),
             pins: pins::Pins::default(),
+            damaged_reads: AtomicU64::new(0),
             hash_pool,
             catalog,
             arena,
@@ -130,6 +134,11 @@ impl Shared {
             settings,
         };
         Ok((Arc::new(shared), Abandoned(receiver)))
+    }
+
+    /// Reads that found damaged bytes on disk, since the start; each is also logged.
+    pub fn damaged_reads(&self) -> u64 {
+        self.damaged_reads.load(Ordering::Relaxed)
     }
 }
 

@@ -201,7 +201,7 @@ impl ObjectStore {
         let hashes = self.shared.hash_pool.stream(request);
         match self.read(version, range.0, range.1).await? {
             ObjectBody::Empty => return Ok(Digester::new(request).finish()),
-            ObjectBody::Bytes(bytes) => hashes.update(bytes).await,
+            ObjectBody::Resident(bytes) | ObjectBody::Bytes(bytes) => hashes.update(bytes).await,
             ObjectBody::Stream(mut stream) => {
                 while let Some(bytes) = stream.next().await {
                     hashes.update(bytes?).await;

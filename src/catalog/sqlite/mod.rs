@@ -27,8 +27,10 @@ mod compact_tests;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::mpsc::error::TrySendError;
@@ -106,8 +108,28 @@ pub struct SegmentUsage {
     pub last_lsn: Lsn,
 }
 
+/// Figures of the writer since the start.
+#[derive(Debug, Default)]
+pub struct CommitFigures {
+    /// Changes committed.
+    pub commits: AtomicU64,
+    /// Groups of changes that shared one flush of the log.
+    pub groups: AtomicU64,
+    /// Time spent in those appends and flushes. **Units** microseconds.
+    pub flush_micros: AtomicU64,
+}
+
+impl CommitFigures {
+    fn count(&self, commits: usize, flush: Duration) {
+        self.commits.fetch_add(commits as u64, Ordering::Relaxed);
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        self.flush_micros.fetch_add(flush.as_micros() as u64, Ordering::Relaxed);
+    }
+}
+
 /// What readers and the writer share.
 struct Shared {
+    figures: CommitFigures,
     clock: Arc<dyn Clock>,
     index: Index,
     names: RwLock<Arc<Names>>,
@@ -172,6 +194,11 @@ impl SqliteCatalog {
     /// The last commit that readers see.
     pub async fn applied_lsn(&self) -> ReadResult<Lsn> {
         read::applied_lsn(&mut *self.reader().await?).await.map_err(read_failed)
+    }
+
+    /// Counts for the metrics.
+    pub fn figures(&self) -> &CommitFigures {
+        &self.shared.figures
     }
 
     /// The database file.

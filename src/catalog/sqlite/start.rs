@@ -116,6 +116,7 @@ async fn start(
     let log = LogWriter::open(engine, log_dir, settings.log, end, rng).await?;
     let readers = Readers::open(path, settings.readers).await?;
     let shared = Arc::new(Shared {
+        figures: super::CommitFigures::default(),
         clock,
         index: Index::new(settings.index_bytes_max),
         names: RwLock::new(state.names.clone()),

@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
@@ -176,7 +176,9 @@ impl Writer {
     ) -> Result<(), CommitError> {
         let logged = !group.records.is_empty();
         if logged {
+            let began = Instant::now();
             let places = self.log.append(&group.records).await.map_err(log_failed)?;
+            self.shared.figures.count(group.records.len(), began.elapsed());
             for (record, place) in group.records.iter().zip(places) {
                 let packed = record.packed.as_ref().map(|packed| packed.id);
                 working.place_record(record.lsn, packed, place);

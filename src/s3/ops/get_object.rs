@@ -3,7 +3,7 @@
 //! The hot path of the server: for an object whose version and head are in RAM nothing here waits.
 
 use super::prelude::*;
-use crate::s3::body::object_body;
+use crate::s3::body::{object_body, source_of};
 use crate::s3::etag::{self, ReadDecision};
 use crate::s3::range::{self, Requested};
 
@@ -16,6 +16,9 @@ pub async fn get_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     };
     let bytes = s3.store.read(&version, selection.first, selection.len).await?;
     let mut response = head_of(request, &version, &selection)?;
+    if let Some(source) = source_of(&bytes) {
+        response.extensions_mut().insert(source);
+    }
     *response.body_mut() = object_body(bytes, selection.len);
     Ok(response)
 }
