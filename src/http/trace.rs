@@ -1,9 +1,9 @@
 //! What is known about one request, for its log line and the metrics.
 //!
 //! Owns the one root span per request and the one line when it ends. A front finds a
-//! `RequestTrace` in the request's extensions and tells it the operation and the bucket; it may put
-//! a `ServedFrom` into the response's extensions. Never holds a key, a signature, a query or any other text that may be secret:
-//! of keys only the length is kept.
+//! `RequestTrace` in the request's extensions and tells it the operation and the bucket; it may
+//! put a `ServedFrom` into the response's extensions. Never holds a key, a signature, a query or
+//! any other text that may be secret: of keys only the length is kept.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
