@@ -71,7 +71,7 @@ fn sources() -> Vec<Source> {
             let first = below.components().next().expect("a component").as_os_str();
             let room = first.to_string_lossy().trim_end_matches(".rs").to_owned();
             let is_test_file = ["tests.rs", "suite.rs"].iter().any(|n| path.ends_with(n))
-                || below.components().any(|c| c.as_os_str() == "tests");
+                || below.components().any(|c| c.as_os_str() == "tests" || c.as_os_str() == "suite");
             let code = match is_test_file {
                 true => Vec::new(),
                 false => {

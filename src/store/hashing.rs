@@ -92,9 +92,11 @@ impl HashStream {
     /// Waits for all buffers and returns the digests; `None` when a hashing thread died.
     pub async fn finish(self) -> Option<Digests> {
         let (send, receive) = oneshot::channel();
-        let mut state = self.stream.lock();
-        state.finish = Some(send);
-        self.pool.schedule(&self.stream, state);
+        {
+            let mut state = self.stream.lock();
+            state.finish = Some(send);
+            self.pool.schedule(&self.stream, state);
+        }
         receive.await.ok()
     }
 }

@@ -73,6 +73,7 @@ pub enum Intent {
 }
 
 /// What is to be done for a proposal.
+#[expect(clippy::large_enum_variant, reason = "moved once per commit; a box would cost more")]
 #[derive(Debug)]
 pub enum Change {
     /// Nothing: the state already is as wished.

@@ -43,7 +43,11 @@ const PURGE_EVERY_MS: i64 = 3600 * 1000;
 
 type Reply<T> = oneshot::Sender<T>;
 
+/// A proposal and where its answer goes.
+type Waiting = (Proposal, Reply<Result<Committed, CommitError>>);
+
 /// What other threads ask of the writer.
+#[expect(clippy::large_enum_variant, reason = "nearly all requests are commits")]
 pub(super) enum Request {
     Commit(Proposal, Reply<Result<Committed, CommitError>>),
     Forget(Vec<BlobId>, Reply<Result<(), CommitError>>),
@@ -120,7 +124,7 @@ impl Writer {
         &self,
         first: (Proposal, Reply<Result<Committed, CommitError>>),
         queue: &mut mpsc::Receiver<Request>,
-    ) -> (Vec<(Proposal, Reply<Result<Committed, CommitError>>)>, Option<Request>) {
+    ) -> (Vec<Waiting>, Option<Request>) {
         let mut bytes = packed_len(&first.0);
         let mut group = vec![first];
         while group.len() < self.group_max && bytes < GROUP_BYTES_MAX {

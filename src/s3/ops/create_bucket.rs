@@ -21,7 +21,8 @@ pub async fn create_bucket(s3: &S3State, request: &mut S3Request<'_>) -> S3Resul
     let location = if body.is_empty() { String::new() } else { location_of(&body)? };
     let here = &s3.settings.region;
     let is_here = location.is_empty() || location == *here || location == "us-east-1";
-    if !is_here && !(location == "EU" && here == "eu-west-1") {
+    let is_old_name = location == "EU" && here == "eu-west-1";
+    if !is_here && !is_old_name {
         return Err(S3Error::new(S3ErrorCode::IllegalLocationConstraintException).message(
             format!(
                 "The {location} location constraint is incompatible with the region {here} of this \
