@@ -9,8 +9,11 @@
 //!        +--> catalog writer, hashing threads <--------+
 //! ```
 
+use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,6 +76,9 @@ pub enum ServeError {
     Worker { worker: usize, reason: String },
 }
 
+/// Descriptors that are not for connections: segments, blob files, SQLite, rings, listeners.
+const FILES_RESERVED: u64 = 1024;
+
 fn io_error(action: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     move |source| ServeError::Io { action, source }
 }
@@ -103,10 +109,10 @@ pub fn open_catalog(
 /// Runs the server until a signal ends it.
 ///
 /// **Errors** When it cannot start, or when a part of it stopped; what was acknowledged is safe.
-pub fn serve(settings: Settings, root: Option<KeyPair>) -> Result<(), ServeError> {
+pub fn serve(mut settings: Settings, root: Option<KeyPair>) -> Result<(), ServeError> {
     let (clock, rng): (Arc<dyn Clock>, _) = (Arc::new(SystemClock), Rng::system());
     let data_dir = DataDir::open(&settings.data_dir)?;
-    check_machine(&settings)?;
+    settings.limits.connections_max = check_machine(&settings)?;
     let placements = worker::place(&settings.runtime)?;
     let root_keys = credentials::settle(&data_dir.credentials(), root, &rng)?;
     let wanted = settings.bootstrap.as_deref().map(Bootstrap::read).transpose()?;
@@ -258,14 +264,7 @@ fn start_workers(
 ) -> Result<Running, ServeError> {
     let http = &parts.settings.http;
     let mut address = SocketAddr::new(http.listen_address, http.http_port);
-    let mut unix = match &http.unix_socket {
-        Some(path) => Some(accept::bind_unix(path).map_err(|source| ServeError::Bind {
-            address: path.display().to_string(),
-            flag: "--unix-socket",
-            source,
-        })?),
-        None => None,
-    };
+    let mut unix = http.unix_socket.as_deref().map(bind_unix_socket).transpose()?;
     let mut listeners = Vec::new();
     for _ in &parts.placements {
         let bind =
@@ -286,6 +285,18 @@ fn start_workers(
         .map_err(io_error("start a worker thread"))?;
     }
     Ok(Running { address, workers: parts.placements.len(), ended })
+}
+
+/// Anybody on this machine may connect, as to a TCP port: requests prove who they are by their
+/// signature, and the proxy runs as another user.
+fn bind_unix_socket(path: &Path) -> Result<UnixListener, ServeError> {
+    let open_to_all =
+        |listener| std::fs::set_permissions(path, Permissions::from_mode(0o666)).map(|()| listener);
+    accept::bind_unix(path).and_then(open_to_all).map_err(|source| ServeError::Bind {
+        address: path.display().to_string(),
+        flag: "--unix-socket",
+        source,
+    })
 }
 
 /// Writes where we are to files and to standard output.
@@ -350,23 +361,28 @@ async fn stop_all(
             }
         }
     }
-    for path in [parts.data_dir.endpoint(), parts.data_dir.admin_endpoint()] {
+    let files = [parts.data_dir.endpoint(), parts.data_dir.admin_endpoint()];
+    for path in files.iter().chain(&parts.settings.http.unix_socket) {
         // They only help to find a running server.
         let _ = std::fs::remove_file(path);
     }
     failed
 }
 
-/// Raises limits and says what the machine will not give.
-fn check_machine(settings: &Settings) -> Result<(), ServeError> {
+/// Raises the limit on open files and says what the machine will not give. Returns how many
+/// connections fit: a client that is refused can wait, a file that cannot be opened is an error.
+fn check_machine(settings: &Settings) -> Result<u64, ServeError> {
     let files =
         process::raise_open_files_limit().map_err(io_error("raise the open files limit"))?;
+    let wanted = settings.limits.connections_max;
     // Each connection has one descriptor; files, rings and the database have the others.
-    let needed = settings.limits.connections_max + 512;
-    if files < needed {
+    let room = (files / 2).max(files.saturating_sub(FILES_RESERVED)).max(1);
+    if room < wanted {
         warn!(
-            limit = files,
-            needed, "the limit on open files is below --connections-max; raise it (ulimit -n)"
+            open_files = files,
+            connections = room,
+            wanted,
+            "fewer connections than --connections-max; raise the limit on open files (ulimit -n)"
         );
     }
     let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
@@ -376,5 +392,5 @@ fn check_machine(settings: &Settings) -> Result<(), ServeError> {
             "the kernel caps --listen-backlog (net.core.somaxconn)"
         );
     }
-    Ok(())
+    Ok(room.min(wanted))
 }

@@ -52,7 +52,7 @@ class Job:
     def aws(self, *arguments):
         """aws s3 ...; its output without progress lines."""
         aws = "/usr/bin/aws" if os.path.exists("/usr/bin/aws") else "aws"
-        quiet = [] if arguments[0] in ("mb", "ls") else ["--no-progress"]
+        quiet = ["--no-progress"] if arguments[0] in ("cp", "sync") else []
         return self.run(aws, "--endpoint-url", self.nginx.endpoint().url, "s3", *arguments, *quiet)
 
     def run(self, *command):

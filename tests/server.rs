@@ -12,7 +12,10 @@ const START_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The program with a clean environment.
 fn program(data_dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_goblin-store"));
+    clean(Command::new(env!("CARGO_BIN_EXE_goblin-store")), data_dir)
+}
+
+fn clean(mut command: Command, data_dir: &Path) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("GOBLIN_")) {
             command.env_remove(name);
@@ -34,10 +37,16 @@ impl Server {
     }
 
     fn start_in(dir: tempfile::TempDir, options: &[&str]) -> Server {
+        Server::start_by(dir, "exec \"$@\"", options)
+    }
+
+    /// Starts the program from a line of shell, which finds it in `$@`.
+    fn start_by(dir: tempfile::TempDir, shell: &str, options: &[&str]) -> Server {
         let data_dir = dir.path().join("data");
         let out = fs::File::create(dir.path().join("out")).expect("writable");
         let err = fs::File::create(dir.path().join("err")).expect("writable");
-        let child = program(&data_dir)
+        let child = clean(Command::new("sh"), &data_dir)
+            .args(["-c", shell, "sh", env!("CARGO_BIN_EXE_goblin-store")])
             .args(["serve", "--http-port", "0", "--cores", "1"])
             .args(["--memory", "16M", "--small-memory", "8M", "--log-segment", "16M"])
             .args(options)
@@ -230,17 +239,37 @@ fn connections_beyond_the_cap_are_refused_and_slow_headers_are_cut() {
     assert!(server.get("endpoint", "/").starts_with("HTTP/1.1 403"));
 }
 
+/// HTTP-12: with few descriptors the cap is lowered, so that files can still be opened.
+#[test]
+fn few_descriptors_mean_clear_refusals_and_the_server_goes_on() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let server = Server::start_by(dir, "ulimit -n 400; exec \"$@\"", &[]);
+    let flood: Vec<TcpStream> = (0..400).map(|_| server.connect("endpoint")).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    let metrics = server.get("admin-endpoint", "/metrics");
+    let refused = "goblin_limit_refusals_total{limit=\"connections\"} ";
+    let count = metrics.lines().find_map(|l| l.strip_prefix(refused)).expect("is shown");
+    assert!(count.parse::<u32>().expect("a number") >= 100, "{count}");
+    assert!(metrics.contains("goblin_accept_errors_total 0\n"), "{metrics}");
+    drop(flood);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(server.get("endpoint", "/").starts_with("HTTP/1.1 403"));
+}
+
 #[test]
 fn the_unix_socket_serves_too() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let path = dir.path().join("s3.sock");
     let server = Server::start(&["--unix-socket", path.to_str().expect("text")]);
     let mut socket = std::os::unix::net::UnixStream::connect(&path).expect("connects");
+    let mode = fs::metadata(&path).expect("exists").permissions().mode();
+    assert_eq!(mode & 0o777, 0o666, "a proxy runs as another user");
     socket.write_all(b"GET / HTTP/1.0\r\nHost: h\r\n\r\n").expect("sends");
     let mut answer = String::new();
     socket.read_to_string(&mut answer).expect("reads");
     assert!(answer.contains("403 Forbidden"), "{answer}");
     assert_eq!(server.stop().1.code(), Some(0));
+    assert!(!path.exists());
 }
 
 #[test]

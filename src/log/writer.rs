@@ -29,6 +29,13 @@ use crate::rng::Rng;
 use crate::sys::aligned_buf::AlignedBuf;
 use crate::sys::engine::{DirectFile, IoEngine, OpenMode};
 
+/// Zeros that a small group writes behind itself when it reaches blocks that were only allocated.
+/// The first write to an allocated block makes the flush record it in the file system's journal
+/// too; groups that overwrite zeros need the disk's own flush only, which is several times faster.
+const ZERO_AHEAD_BYTES: u64 = 1 << 20;
+/// Groups above this do without: their own length outweighs the journal.
+const ZERO_AHEAD_GROUP_BYTES_MAX: u64 = ZERO_AHEAD_BYTES / 4;
+
 /// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
@@ -69,6 +76,8 @@ struct Active {
     salt: Salt,
     /// Where the next group goes; a multiple of 4096.
     offset: u64,
+    /// The end of what was ever written to, zeros included.
+    written: u64,
     unsynced: bool,
 }
 
@@ -267,6 +276,7 @@ impl LogWriter {
             capacity: spare.capacity,
             salt,
             offset: BLOCK_BYTES,
+            written: BLOCK_BYTES,
             unsynced: false,
         })
     }
@@ -303,8 +313,9 @@ impl Active {
         places: &mut Vec<BlobPlace>,
     ) -> Result<(), LogError> {
         assert!(self.offset + bytes <= self.capacity, "the plan overflows the segment");
-        let mut group = AlignedBuf::with_capacity(bytes as usize);
-        group.set_len(bytes as usize);
+        let len = (bytes + self.zero_ahead(bytes)) as usize;
+        let mut group = AlignedBuf::with_capacity(len);
+        group.set_len(len);
         let mut at = 0;
         for (index, record) in records.iter().enumerate() {
             record.write_to(&mut group[at..], self.salt, index == 0);
@@ -314,9 +325,17 @@ impl Active {
         }
         let written = self.file.write_at(group.freeze(), self.offset).await;
         written.map_err(LogError::io("write to the log"))?;
+        self.written = self.written.max(self.offset + len as u64);
         self.offset += bytes;
         self.unsynced = true;
         if flush { self.seal().await } else { Ok(()) }
+    }
+
+    /// How many zeros to write behind a group of `bytes`.
+    fn zero_ahead(&self, bytes: u64) -> u64 {
+        let end = self.offset + bytes;
+        let useful = end > self.written && bytes <= ZERO_AHEAD_GROUP_BYTES_MAX;
+        if useful { ZERO_AHEAD_BYTES.min(self.capacity - end) } else { 0 }
     }
 
     /// Makes everything written so far durable.

@@ -252,8 +252,8 @@ pub fn markdown() -> String {
     let mut out = String::from(
         "# Metrics\n\n\
          `GET /metrics` on the admin listener answers in Prometheus text format. This page\n\
-         is made from the table in src/metrics/table.rs. Counters start at 0 with the process.\n\
-         Names and meanings stay within a major version.\n\n\
+         is made from the table in src/metrics/table.rs. Counters start at 0 with the\n\
+         process. Names and meanings stay within a major version.\n\n\
          | Name | Type | Unit | Labels | Meaning |\n|---|---|---|---|---|\n",
     );
     for def in TABLE {

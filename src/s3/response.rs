@@ -111,7 +111,32 @@ pub fn add_object_headers(headers: &mut HeaderMap, version: &ObjectVersion) {
     }
     for (name, value) in &metadata.user {
         if let Ok(name) = HeaderName::from_bytes(format!("x-amz-meta-{name}").as_bytes()) {
-            headers.append(name, header_value(value));
+            headers.append(name, user_value(value));
         }
+    }
+}
+
+/// A value of user metadata. Header values are ASCII to most clients, so other text goes as one
+/// encoded word, which is what AWS does.
+///
+/// **Source** RFC 2047 section 4.1; Amazon S3 User Guide, "User-defined object metadata".
+fn user_value(text: &str) -> HeaderValue {
+    use base64::Engine as _;
+    if text.is_ascii() {
+        return header_value(text);
+    }
+    let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+    header_value(&format!("=?UTF-8?B?{encoded}?="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_metadata_beyond_ascii_is_an_encoded_word() {
+        assert_eq!(user_value("plain  text"), "plain  text");
+        assert_eq!(user_value("\u{4f60}\u{597d}"), "=?UTF-8?B?5L2g5aW9?=");
+        assert_eq!(user_value(""), "");
     }
 }

@@ -1,9 +1,9 @@
 //! Writes the changed rows of a working set, with the log position, in one transaction.
 
-use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
+use sqlx::SqliteConnection;
 
 use super::names::NameChange;
-use super::rows::{self, Args, RowsStatement, SqlResult, query};
+use super::rows::{self, Args, Batch, RowsStatement, SqlResult, query};
 use super::working::{SegmentChange, Working};
 use crate::model::{BucketId, Key, Lsn};
 
@@ -54,75 +54,79 @@ const SET_USAGE: &str = "UPDATE buckets SET object_count = ?, object_bytes = ? W
 const PUT_BUCKET: &str = "INSERT INTO buckets \
                           (id, name, object_count, object_bytes, body) VALUES (?, ?, 0, 0, ?) \
                           ON CONFLICT (id) DO UPDATE SET body = excluded.body";
+const PUT_USER: &str = "INSERT OR REPLACE INTO users (id, body) VALUES (?, ?)";
+const PUT_ACCESS_KEY: &str = "INSERT OR REPLACE INTO access_keys (access_key, body) VALUES (?, ?)";
 const SET_META: &str = "UPDATE meta SET value = max(value, ?) WHERE name = ?";
 
 /// Carries out the changes. After an error nothing of them is in the database, and the same
 /// working set can be tried again.
 pub(super) async fn persist(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
-    let mut tx = conn.begin_with(AssertSqlSafe("BEGIN IMMEDIATE".to_owned())).await?;
-    persist_names(&mut tx, working).await?;
-    persist_objects(&mut tx, working).await?;
-    persist_uploads(&mut tx, working).await?;
-    persist_blobs(&mut tx, working).await?;
-    persist_counters(&mut tx, working).await?;
-    tx.commit().await
+    let mut batch = Batch::new(conn);
+    let done = persist_all(&mut batch, working).await;
+    if done.is_err() {
+        // Fails where SQLite has ended the transaction itself, or none was begun.
+        let _ = sqlx::raw_sql("ROLLBACK").execute(conn).await;
+    }
+    done
 }
 
-async fn persist_names(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+async fn persist_all(batch: &mut Batch<'_>, working: &Working) -> SqlResult<()> {
+    batch.add("BEGIN IMMEDIATE", |_| Ok(()))?;
+    persist_names(batch, working)?;
+    persist_objects(batch, working).await?;
+    persist_uploads(batch, working).await?;
+    persist_blobs(batch, working).await?;
+    persist_counters(batch, working).await?;
+    batch.add("COMMIT", |_| Ok(()))?;
+    batch.send().await
+}
+
+fn persist_names(batch: &mut Batch<'_>, working: &Working) -> SqlResult<()> {
     for change in &working.name_changes {
-        let mut args = Args::default();
-        let text = match change {
-            NameChange::PutBucket(bucket) => {
+        match change {
+            NameChange::PutBucket(bucket) => batch.add(PUT_BUCKET, |args| {
                 args.count(bucket.id.0)?;
                 args.text(bucket.name.as_str())?;
-                args.cbor(&**bucket)?;
-                PUT_BUCKET
-            }
+                args.cbor(&**bucket)
+            })?,
             NameChange::DeleteBucket(id) => {
-                let mut config = Args::default();
-                config.count(id.0)?;
-                query("DELETE FROM bucket_config WHERE bucket_id = ?", config)
-                    .execute(&mut *conn)
-                    .await?;
-                args.count(id.0)?;
-                "DELETE FROM buckets WHERE id = ?"
+                let config = "DELETE FROM bucket_config WHERE bucket_id = ?";
+                batch.add(config, |args| args.count(id.0))?;
+                batch.add("DELETE FROM buckets WHERE id = ?", |args| args.count(id.0))?;
             }
-            NameChange::PutUser(user) => {
+            NameChange::PutUser(user) => batch.add(PUT_USER, |args| {
                 args.text(&user.id)?;
-                args.cbor(user)?;
-                "INSERT OR REPLACE INTO users (id, body) VALUES (?, ?)"
-            }
-            NameChange::PutAccessKey(key) => {
+                args.cbor(user)
+            })?,
+            NameChange::PutAccessKey(key) => batch.add(PUT_ACCESS_KEY, |args| {
                 args.text(&key.access_key)?;
-                args.cbor(key)?;
-                "INSERT OR REPLACE INTO access_keys (access_key, body) VALUES (?, ?)"
-            }
+                args.cbor(key)
+            })?,
             NameChange::DeleteAccessKey(access_key) => {
-                args.text(access_key)?;
-                "DELETE FROM access_keys WHERE access_key = ?"
+                let text = "DELETE FROM access_keys WHERE access_key = ?";
+                batch.add(text, |args| args.text(access_key))?;
             }
-        };
-        query(text, args).execute(&mut *conn).await?;
+        }
     }
     if !working.name_changes.is_empty() {
-        set_meta(conn, "last_bucket_id", working.names.last_bucket).await?;
+        set_meta(batch, "last_bucket_id", working.names.last_bucket)?;
     }
     Ok(())
 }
 
-async fn persist_objects(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+async fn persist_objects(batch: &mut Batch<'_>, working: &Working) -> SqlResult<()> {
     // In key order neighbours share pages.
     let mut puts: Vec<_> = working.objects.upserts().collect();
     puts.sort_by_key(|(entry, _)| *entry);
     PUT_OBJECTS
-        .execute(conn, &puts, |args, (entry, version)| {
+        .execute(batch, &puts, |args, (entry, version)| {
             bind_entry(args, entry)?;
             rows::bind_version(args, version)
         })
         .await?;
     let mut deletes: Vec<_> = working.objects.removals().collect();
     deletes.sort();
-    DELETE_OBJECTS.execute(conn, &deletes, |args, entry| bind_entry(args, entry)).await
+    DELETE_OBJECTS.execute(batch, &deletes, |args, entry| bind_entry(args, entry)).await
 }
 
 fn bind_entry(args: &mut Args, (bucket, key): &(BucketId, Key)) -> SqlResult<()> {
@@ -130,13 +134,13 @@ fn bind_entry(args: &mut Args, (bucket, key): &(BucketId, Key)) -> SqlResult<()>
     args.bytes(key.as_str().as_bytes())
 }
 
-async fn persist_uploads(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+async fn persist_uploads(batch: &mut Batch<'_>, working: &Working) -> SqlResult<()> {
     let ended = &working.ended_uploads;
-    DELETE_UPLOADS.execute(conn, ended, |args, upload| args.bytes(&upload.id.0)).await?;
-    DELETE_PARTS.execute(conn, ended, |args, upload| args.bytes(&upload.id.0)).await?;
+    DELETE_UPLOADS.execute(batch, ended, |args, upload| args.bytes(&upload.id.0)).await?;
+    DELETE_PARTS.execute(batch, ended, |args, upload| args.bytes(&upload.id.0)).await?;
     let begun: Vec<_> = working.uploads.upserts().map(|(_, upload)| upload).collect();
     PUT_UPLOADS
-        .execute(conn, &begun, |args, upload| {
+        .execute(batch, &begun, |args, upload| {
             args.count(upload.bucket.0)?;
             args.bytes(upload.key.as_str().as_bytes())?;
             args.int(upload.initiated_ms)?;
@@ -150,7 +154,7 @@ async fn persist_uploads(conn: &mut SqliteConnection, working: &Working) -> SqlR
         .filter_map(|(upload, number)| Some((*upload, working.part_row(*upload, *number)?)))
         .collect();
     PUT_PARTS
-        .execute(conn, &parts, |args, (upload, part)| {
+        .execute(batch, &parts, |args, (upload, part)| {
             args.bytes(&upload.0)?;
             args.int(part.number.into())?;
             args.cbor(*part)
@@ -158,7 +162,7 @@ async fn persist_uploads(conn: &mut SqliteConnection, working: &Working) -> SqlR
         .await?;
     let completed: Vec<_> = working.completed.upserts().collect();
     PUT_COMPLETED
-        .execute(conn, &completed, |args, (id, done)| {
+        .execute(batch, &completed, |args, (id, done)| {
             args.bytes(&id.0)?;
             args.count(done.bucket.0)?;
             args.bytes(done.key.as_str().as_bytes())?;
@@ -169,25 +173,25 @@ async fn persist_uploads(conn: &mut SqliteConnection, working: &Working) -> SqlR
         .await
 }
 
-async fn persist_blobs(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+async fn persist_blobs(batch: &mut Batch<'_>, working: &Working) -> SqlResult<()> {
     let puts: Vec<_> = working.blobs.upserts().collect();
-    PUT_BLOBS.execute(conn, &puts, |args, (id, blob)| rows::bind_blob(args, **id, blob)).await?;
+    PUT_BLOBS.execute(batch, &puts, |args, (id, blob)| rows::bind_blob(args, **id, blob)).await?;
     let deletes: Vec<_> = working.blobs.removals().collect();
-    DELETE_BLOBS.execute(conn, &deletes, |args, id| args.bytes(&id.0)).await
+    DELETE_BLOBS.execute(batch, &deletes, |args, id| args.bytes(&id.0)).await
 }
 
-async fn persist_counters(conn: &mut SqliteConnection, working: &Working) -> SqlResult<()> {
+async fn persist_counters(batch: &mut Batch<'_>, working: &Working) -> SqlResult<()> {
     for (bucket, usage) in &working.usage {
-        let mut args = Args::default();
-        args.count(usage.objects)?;
-        args.count(usage.bytes)?;
-        args.count(bucket.0)?;
-        query(SET_USAGE, args).execute(&mut *conn).await?;
+        batch.add(SET_USAGE, |args| {
+            args.count(usage.objects)?;
+            args.count(usage.bytes)?;
+            args.count(bucket.0)
+        })?;
     }
     let segments: Vec<(u64, SegmentChange)> =
         working.segments.iter().map(|(segment, change)| (*segment, *change)).collect();
     CHANGE_SEGMENTS
-        .execute(conn, &segments, |args, (segment, change)| {
+        .execute(batch, &segments, |args, (segment, change)| {
             args.count(*segment)?;
             args.int(change.live_bytes)?;
             args.int(change.live_blobs)?;
@@ -195,15 +199,14 @@ async fn persist_counters(conn: &mut SqliteConnection, working: &Working) -> Sql
             args.count(change.last_lsn)
         })
         .await?;
-    set_meta(conn, "applied_lsn", working.last_lsn.0).await
+    set_meta(batch, "applied_lsn", working.last_lsn.0)
 }
 
-async fn set_meta(conn: &mut SqliteConnection, name: &str, value: u64) -> SqlResult<()> {
-    let mut args = Args::default();
-    args.count(value)?;
-    args.text(name)?;
-    query(SET_META, args).execute(conn).await?;
-    Ok(())
+fn set_meta(batch: &mut Batch<'_>, name: &str, value: u64) -> SqlResult<()> {
+    batch.add(SET_META, |args| {
+        args.count(value)?;
+        args.text(name)
+    })
 }
 
 /// The last commit of the log that the database contains.

@@ -4,43 +4,48 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use sqlx::SqliteConnection;
+use sqlx::sqlite::SqliteRow;
 
 use super::index::Index;
-use super::rows::{self, Args, RowsStatement, SqlResult};
+use super::rows::{self, Args, Batch, RowsStatement, SqlResult};
 use super::working::Working;
 use crate::catalog::decide::CompletedUpload;
 use crate::model::commit::{Mutation, ProposedData};
 use crate::model::{
-    BlobId, BlobPlace, BucketId, Extent, Key, ObjectVersion, Part, Proposal, Upload, UploadId,
+    BlobId, BlobPlace, BucketId, Extent, Key, ObjectVersion, Part, Proposal, UploadId,
 };
 
 const OBJECTS: RowsStatement = RowsStatement {
     text: "WITH wanted (bucket_id, key) AS (VALUES {rows}) \
-           SELECT o.bucket_id, o.key, o.body FROM wanted CROSS JOIN objects o \
+           SELECT 1 AS of, o.bucket_id, o.key, o.body FROM wanted CROSS JOIN objects o \
            ON o.bucket_id = wanted.bucket_id AND o.key = wanted.key",
     tuple: "(?, ?)",
 };
 const BLOBS: RowsStatement = RowsStatement {
-    text: "SELECT id, state, refs, len, segment, record_offset, since_lsn FROM blobs \
+    text: "SELECT 2 AS of, id, state, refs, len, segment, record_offset, since_lsn FROM blobs \
            WHERE id IN ({rows})",
     tuple: "?",
 };
-const UPLOADS: RowsStatement =
-    RowsStatement { text: "SELECT id, body FROM uploads WHERE id IN ({rows})", tuple: "?" };
-const UPLOADS_OF_BUCKETS: RowsStatement =
-    RowsStatement { text: "SELECT id, body FROM uploads WHERE bucket_id IN ({rows})", tuple: "?" };
+const UPLOADS: RowsStatement = RowsStatement {
+    text: "SELECT 3 AS of, id, body FROM uploads WHERE id IN ({rows})",
+    tuple: "?",
+};
+const UPLOADS_OF_BUCKETS: RowsStatement = RowsStatement {
+    text: "SELECT 4 AS of, id, body FROM uploads WHERE bucket_id IN ({rows})",
+    tuple: "?",
+};
 const PARTS_OF_UPLOADS: RowsStatement = RowsStatement {
-    text: "SELECT upload_id, body FROM parts WHERE upload_id IN ({rows})",
+    text: "SELECT 5 AS of, upload_id, body FROM parts WHERE upload_id IN ({rows})",
     tuple: "?",
 };
 const PARTS: RowsStatement = RowsStatement {
     text: "WITH wanted (upload_id, number) AS (VALUES {rows}) \
-           SELECT p.upload_id, p.body FROM wanted CROSS JOIN parts p \
+           SELECT 5 AS of, p.upload_id, p.body FROM wanted CROSS JOIN parts p \
            ON p.upload_id = wanted.upload_id AND p.number = wanted.number",
     tuple: "(?, ?)",
 };
 const COMPLETED: RowsStatement = RowsStatement {
-    text: "SELECT upload_id, bucket_id, key, digest, body FROM completed_uploads \
+    text: "SELECT 6 AS of, upload_id, bucket_id, key, digest, body FROM completed_uploads \
            WHERE upload_id IN ({rows})",
     tuple: "?",
 };
@@ -173,7 +178,8 @@ impl Wanted {
         self.blobs.extend(extents.iter().map(|e| e.blob.id));
     }
 
-    /// Loads everything named, and the blobs of the objects and parts that were found.
+    /// Loads everything named, and then the blobs of the objects and parts that were found. What
+    /// is not found is loaded as absent.
     ///
     /// The index, where given, answers for the objects that it has.
     pub async fn load(
@@ -182,22 +188,74 @@ impl Wanted {
         index: Option<&Index>,
         working: &mut Working,
     ) -> SqlResult<()> {
-        self.load_objects(conn, index, working).await?;
-        self.load_uploads(conn, working).await?;
-        self.load_parts(conn, working).await?;
-        self.load_completed(conn, working).await?;
-        self.load_blobs(conn, working).await
+        let mut batch = Batch::new(conn);
+        self.ask_objects(&mut batch, index, working).await?;
+        self.ask_uploads(&mut batch, working).await?;
+        self.ask_parts(&mut batch, working).await?;
+        self.ask_blobs(&mut batch, working).await?;
+        for row in batch.rows().await? {
+            self.take(&row, working)?;
+        }
+        let mut batch = Batch::new(conn);
+        self.ask_parts(&mut batch, working).await?;
+        for row in batch.rows().await? {
+            self.take(&row, working)?;
+        }
+        let mut batch = Batch::new(conn);
+        self.ask_blobs(&mut batch, working).await?;
+        for row in batch.rows().await? {
+            self.take(&row, working)?;
+        }
+        Ok(())
     }
 
-    async fn load_objects(
+    /// Puts one row where it belongs, and names the blobs that it refers to.
+    fn take(&mut self, row: &SqliteRow, working: &mut Working) -> SqlResult<()> {
+        match rows::int(row, "of")? {
+            1 => {
+                let bucket = BucketId(rows::count(row, "bucket_id")?);
+                let version: ObjectVersion = rows::body(row)?;
+                self.extents(&version.extents);
+                working.objects.load((bucket, rows::key(row)?), Some(Arc::new(version)));
+            }
+            2 => {
+                let (id, blob) = rows::blob_row(row)?;
+                working.blobs.load(id, Some(blob));
+            }
+            of @ (3 | 4) => {
+                let id = UploadId(rows::id(row, "id")?);
+                if of == 4 {
+                    self.whole_uploads.insert(id);
+                }
+                working.uploads.load(id, Some(Arc::new(rows::body(row)?)));
+            }
+            5 => {
+                let upload = UploadId(rows::id(row, "upload_id")?);
+                let part: Part = rows::body(row)?;
+                self.extents(&part.extents);
+                working.parts.entry(upload).or_default().rows.insert(part.number, Some(part));
+            }
+            _ => {
+                let completed = CompletedUpload {
+                    bucket: BucketId(rows::count(row, "bucket_id")?),
+                    key: rows::key(row)?,
+                    digest: rows::bytes(row, "digest")?,
+                    version: Arc::new(rows::body(row)?),
+                };
+                working.completed.load(UploadId(rows::id(row, "upload_id")?), Some(completed));
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_objects(
         &mut self,
-        conn: &mut SqliteConnection,
+        batch: &mut Batch<'_>,
         index: Option<&Index>,
         working: &mut Working,
     ) -> SqlResult<()> {
         let mut missing = Vec::new();
-        for (bucket, key) in std::mem::take(&mut self.objects) {
-            let entry = (bucket, key);
+        for entry in std::mem::take(&mut self.objects) {
             match index.and_then(|index| index.get(entry.0, &entry.1).ok()) {
                 Some(version) => {
                     self.extents(&version.extents);
@@ -213,116 +271,49 @@ impl Wanted {
             args.count(bucket.0)?;
             args.bytes(key.as_str().as_bytes())
         };
-        OBJECTS
-            .fetch(conn, &missing, bind, |row| {
-                let bucket = BucketId(rows::count(&row, "bucket_id")?);
-                let key = rows::key(&row)?;
-                let version: ObjectVersion = rows::body(&row)?;
-                self.extents(&version.extents);
-                working.objects.load((bucket, key), Some(Arc::new(version)));
-                Ok(())
-            })
-            .await
+        OBJECTS.execute(batch, &missing, bind).await
     }
 
-    async fn load_uploads(
-        &mut self,
-        conn: &mut SqliteConnection,
-        working: &mut Working,
-    ) -> SqlResult<()> {
-        let ids: Vec<UploadId> = self.uploads.iter().copied().collect();
-        ids.iter().for_each(|id| working.uploads.load(*id, None));
-        let buckets: Vec<BucketId> = self.buckets.iter().copied().collect();
-        let mut found: HashMap<UploadId, Upload> = HashMap::new();
-        let mut take = |row| {
-            found.insert(UploadId(rows::id(&row, "id")?), rows::body(&row)?);
-            Ok(())
-        };
-        UPLOADS.fetch(conn, &ids, |args, id| args.bytes(&id.0), &mut take).await?;
-        let ended = &mut self.whole_uploads;
-        UPLOADS_OF_BUCKETS
-            .fetch(
-                conn,
-                &buckets,
-                |args, id| args.count(id.0),
-                |row| {
-                    ended.insert(UploadId(rows::id(&row, "id")?));
-                    take(row)
-                },
-            )
-            .await?;
-        for (id, upload) in found {
-            working.uploads.load(id, Some(Arc::new(upload)));
-        }
-        // An upload that the group itself begins may end with its bucket, too.
-        Ok(())
+    async fn ask_uploads(&mut self, batch: &mut Batch<'_>, working: &mut Working) -> SqlResult<()> {
+        let uploads: Vec<UploadId> = std::mem::take(&mut self.uploads).into_iter().collect();
+        uploads.iter().for_each(|id| working.uploads.load(*id, None));
+        UPLOADS.execute(batch, &uploads, |args, id| args.bytes(&id.0)).await?;
+        let buckets: Vec<BucketId> = std::mem::take(&mut self.buckets).into_iter().collect();
+        UPLOADS_OF_BUCKETS.execute(batch, &buckets, |args, id| args.count(id.0)).await?;
+        let completed: Vec<UploadId> = std::mem::take(&mut self.completed).into_iter().collect();
+        completed.iter().for_each(|id| working.completed.load(*id, None));
+        COMPLETED.execute(batch, &completed, |args, id| args.bytes(&id.0)).await
     }
 
-    async fn load_parts(
-        &mut self,
-        conn: &mut SqliteConnection,
-        working: &mut Working,
-    ) -> SqlResult<()> {
-        for (upload, number) in &self.parts {
-            working.parts.entry(*upload).or_default().rows.insert(*number, None);
+    async fn ask_parts(&mut self, batch: &mut Batch<'_>, working: &mut Working) -> SqlResult<()> {
+        let mut whole = Vec::new();
+        for upload in std::mem::take(&mut self.whole_uploads) {
+            let parts = working.parts.entry(upload).or_default();
+            if !std::mem::replace(&mut parts.whole, true) {
+                whole.push(upload);
+            }
         }
-        for upload in &self.whole_uploads {
-            working.parts.entry(*upload).or_default().whole = true;
+        PARTS_OF_UPLOADS.execute(batch, &whole, |args, id| args.bytes(&id.0)).await?;
+        let mut single = Vec::new();
+        for (upload, number) in std::mem::take(&mut self.parts) {
+            let parts = working.parts.entry(upload).or_default();
+            if !parts.whole {
+                parts.rows.insert(number, None);
+                single.push((upload, number));
+            }
         }
-        let whole: Vec<UploadId> = self.whole_uploads.iter().copied().collect();
-        let single: Vec<(UploadId, u32)> =
-            self.parts.iter().filter(|(id, _)| !self.whole_uploads.contains(id)).copied().collect();
-        let mut blobs = Vec::new();
-        let mut take = |row| {
-            let upload = UploadId(rows::id(&row, "upload_id")?);
-            let part: Part = rows::body(&row)?;
-            blobs.extend(part.extents.iter().map(|e| e.blob.id));
-            working.parts.entry(upload).or_default().rows.insert(part.number, Some(part));
-            Ok(())
-        };
-        PARTS_OF_UPLOADS.fetch(conn, &whole, |args, id| args.bytes(&id.0), &mut take).await?;
         let bind = |args: &mut Args, (upload, number): &(UploadId, u32)| {
             args.bytes(&upload.0)?;
             args.int((*number).into())
         };
-        PARTS.fetch(conn, &single, bind, &mut take).await?;
-        self.blobs.extend(blobs);
-        Ok(())
+        PARTS.execute(batch, &single, bind).await
     }
 
-    async fn load_completed(
-        &mut self,
-        conn: &mut SqliteConnection,
-        working: &mut Working,
-    ) -> SqlResult<()> {
-        let ids: Vec<UploadId> = self.completed.iter().copied().collect();
-        ids.iter().for_each(|id| working.completed.load(*id, None));
-        let take = |row| {
-            let completed = CompletedUpload {
-                bucket: BucketId(rows::count(&row, "bucket_id")?),
-                key: rows::key(&row)?,
-                digest: rows::bytes(&row, "digest")?,
-                version: Arc::new(rows::body(&row)?),
-            };
-            working.completed.load(UploadId(rows::id(&row, "upload_id")?), Some(completed));
-            Ok(())
-        };
-        COMPLETED.fetch(conn, &ids, |args, id| args.bytes(&id.0), take).await
-    }
-
-    async fn load_blobs(
-        &mut self,
-        conn: &mut SqliteConnection,
-        working: &mut Working,
-    ) -> SqlResult<()> {
-        let ids: Vec<BlobId> = self.blobs.iter().copied().collect();
+    async fn ask_blobs(&mut self, batch: &mut Batch<'_>, working: &mut Working) -> SqlResult<()> {
+        let mut ids: Vec<BlobId> = std::mem::take(&mut self.blobs).into_iter().collect();
+        ids.retain(|id| !working.blobs.is_loaded(id));
         ids.iter().for_each(|id| working.blobs.load(*id, None));
-        let take = |row| {
-            let (id, blob) = rows::blob_row(&row)?;
-            working.blobs.load(id, Some(blob));
-            Ok(())
-        };
-        BLOBS.fetch(conn, &ids, |args, id| args.bytes(&id.0), take).await
+        BLOBS.execute(batch, &ids, |args, id| args.bytes(&id.0)).await
     }
 }
 
@@ -338,13 +329,13 @@ pub(super) async fn place_version(
         .map(|e| e.blob.id)
         .collect();
     let ids: Vec<BlobId> = packed.into_iter().collect();
+    let mut batch = Batch::new(conn);
+    BLOBS.execute(&mut batch, &ids, |args, id| args.bytes(&id.0)).await?;
     let mut places = HashMap::new();
-    let take = |row| {
+    for row in batch.rows().await? {
         let (id, _) = rows::blob_row(&row)?;
         places.insert(id, rows::place(&row)?);
-        Ok(())
-    };
-    BLOBS.fetch(conn, &ids, |args, id| args.bytes(&id.0), take).await?;
+    }
     crate::catalog::decide::place_extents(&mut version.extents, &|id| {
         places.get(&id).copied().flatten()
     });

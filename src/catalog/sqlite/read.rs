@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlx::SqliteConnection;
 
 use super::prefetch::place_version;
-use super::rows::{self, Args, RowsStatement, SqlResult, query};
+use super::rows::{self, Args, Batch, RowsStatement, SqlResult, query};
 use super::{SegmentUsage, persist};
 use crate::catalog::{DeadBlob, Page, Usage};
 use crate::model::{
@@ -122,12 +122,12 @@ pub(super) async fn known_blobs(
 ) -> SqlResult<Vec<BlobId>> {
     const KNOWN: RowsStatement =
         RowsStatement { text: "SELECT id FROM blobs WHERE id IN ({rows})", tuple: "?" };
+    let mut batch = Batch::new(conn);
+    KNOWN.execute(&mut batch, ids, |args, id| args.bytes(&id.0)).await?;
     let mut known = std::collections::HashSet::new();
-    let take = |row| {
+    for row in batch.rows().await? {
         known.insert(BlobId(rows::id(&row, "id")?));
-        Ok(())
-    };
-    KNOWN.fetch(conn, ids, |args, id| args.bytes(&id.0), take).await?;
+    }
     Ok(ids.iter().copied().filter(|id| known.contains(id)).collect())
 }
 

@@ -1,7 +1,8 @@
 //! Statements over many rows, and the two ways between model types and columns.
 //!
-//! Each statement crosses to sqlx's worker thread (35 to 110 us), so rows travel in statements of
-//! up to 64. The sizes are powers of two: few distinct texts, all of them prepared once.
+//! Each call crosses to sqlx's worker thread (35 to 110 us, more on a busy machine), so rows
+//! travel in statements of up to 64, and small statements travel together. The sizes are powers
+//! of two: few distinct texts, each prepared once.
 
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, Row, Sqlite, SqliteConnection};
@@ -14,6 +15,9 @@ use crate::model::{
 
 /// The most rows of one statement.
 pub(super) const ROWS_MAX: usize = 64;
+
+/// A statement of so many rows goes alone: its text would multiply those of the others.
+const ROWS_ALONE: usize = 8;
 
 pub(super) type SqlResult<T> = Result<T, sqlx::Error>;
 
@@ -57,6 +61,49 @@ impl Args {
     }
 }
 
+/// Statements that are sent to SQLite together.
+pub(super) struct Batch<'c> {
+    conn: &'c mut SqliteConnection,
+    text: String,
+    args: Args,
+    /// Rows that the statements so far returned, in order.
+    found: Vec<SqliteRow>,
+}
+
+impl<'c> Batch<'c> {
+    pub fn new(conn: &'c mut SqliteConnection) -> Batch<'c> {
+        Batch { conn, text: String::new(), args: Args::default(), found: Vec::new() }
+    }
+
+    /// Runs what was added and gives the rows of all its statements.
+    pub async fn rows(mut self) -> SqlResult<Vec<SqliteRow>> {
+        self.send().await?;
+        Ok(self.found)
+    }
+
+    /// Adds one statement, whose parameters are all plain `?`.
+    pub fn add(
+        &mut self,
+        text: &str,
+        bind: impl FnOnce(&mut Args) -> SqlResult<()>,
+    ) -> SqlResult<()> {
+        self.text.push_str(text);
+        self.text.push(';');
+        bind(&mut self.args)
+    }
+
+    /// Runs what was added, in order, up to the first error.
+    pub async fn send(&mut self) -> SqlResult<()> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        let (text, args) = (std::mem::take(&mut self.text), std::mem::take(&mut self.args));
+        let statements = sqlx::query_with::<Sqlite, _>(AssertSqlSafe(text), args.0);
+        self.found.extend(statements.fetch_all(&mut *self.conn).await?);
+        Ok(())
+    }
+}
+
 /// A statement with `{rows}` where one tuple per row goes.
 pub(super) struct RowsStatement {
     pub text: &'static str,
@@ -70,39 +117,22 @@ impl RowsStatement {
         AssertSqlSafe(self.text.replace("{rows}", &tuples))
     }
 
-    /// Runs it for all `rows`.
+    /// Adds it for all `rows`.
     pub async fn execute<T>(
         &self,
-        conn: &mut SqliteConnection,
+        batch: &mut Batch<'_>,
         mut rows: &[T],
         bind: impl Fn(&mut Args, &T) -> SqlResult<()>,
     ) -> SqlResult<()> {
         while let Some((chunk, rest)) = split_chunk(rows) {
-            let mut args = Args::default();
-            chunk.iter().try_for_each(|row| bind(&mut args, row))?;
-            sqlx::query_with::<Sqlite, _>(self.sized(chunk.len()), args.0)
-                .execute(&mut *conn)
-                .await?;
-            rows = rest;
-        }
-        Ok(())
-    }
-
-    /// Runs it for all `rows` and gives every row of the results to `take`.
-    pub async fn fetch<T>(
-        &self,
-        conn: &mut SqliteConnection,
-        mut rows: &[T],
-        bind: impl Fn(&mut Args, &T) -> SqlResult<()>,
-        mut take: impl FnMut(SqliteRow) -> SqlResult<()>,
-    ) -> SqlResult<()> {
-        while let Some((chunk, rest)) = split_chunk(rows) {
-            let mut args = Args::default();
-            chunk.iter().try_for_each(|row| bind(&mut args, row))?;
-            let found = sqlx::query_with::<Sqlite, _>(self.sized(chunk.len()), args.0)
-                .fetch_all(&mut *conn)
-                .await?;
-            found.into_iter().try_for_each(&mut take)?;
+            if chunk.len() >= ROWS_ALONE {
+                batch.send().await?;
+            }
+            let text = self.sized(chunk.len());
+            batch.add(&text.0, |args| chunk.iter().try_for_each(|row| bind(args, row)))?;
+            if chunk.len() >= ROWS_ALONE {
+                batch.send().await?;
+            }
             rows = rest;
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection};
 
 use super::OpenError;
 
@@ -47,6 +47,8 @@ fn options(path: &Path, cache_kib: u32) -> SqliteConnectOptions {
         .pragma("temp_store", "MEMORY")
         .statement_cache_capacity(STATEMENTS_MAX)
         .row_buffer_size(ROW_BUFFER)
+        // Statements carry key pairs; and nobody reads a line for each.
+        .disable_statement_logging()
 }
 
 /// A connection that reads only.

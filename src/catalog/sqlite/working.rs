@@ -36,6 +36,10 @@ impl<K: Eq + Hash + Clone, V> Rows<K, V> {
         self.now.insert(key, value);
     }
 
+    pub fn is_loaded(&self, key: &K) -> bool {
+        self.now.contains_key(key)
+    }
+
     /// The row, if it is loaded and there.
     pub fn peek(&self, key: &K) -> Option<&V> {
         self.now.get(key)?.as_ref()

@@ -22,7 +22,7 @@ use super::Shared;
 use super::names::Names;
 use super::persist::persist;
 use super::prefetch::Wanted;
-use super::rows::{Args, RowsStatement, SqlResult, query};
+use super::rows::{Args, Batch, RowsStatement, SqlResult, query};
 use super::schema;
 use super::working::{Working, placed};
 use crate::catalog::Usage;
@@ -255,14 +255,18 @@ impl Writer {
             text: "DELETE FROM blobs WHERE state = 2 AND id IN ({rows})",
             tuple: "?",
         };
-        FORGET.execute(&mut self.conn, ids, |args, id| args.bytes(&id.0)).await?;
+        let mut batch = Batch::new(&mut self.conn);
+        FORGET.execute(&mut batch, ids, |args, id| args.bytes(&id.0)).await?;
+        batch.send().await?;
         self.purge_completed().await
     }
 
     async fn forget_segments(&mut self, segments: &[u64]) -> SqlResult<()> {
         const FORGET: RowsStatement =
             RowsStatement { text: "DELETE FROM segments WHERE segment IN ({rows})", tuple: "?" };
-        FORGET.execute(&mut self.conn, segments, |args, segment| args.count(*segment)).await
+        let mut batch = Batch::new(&mut self.conn);
+        FORGET.execute(&mut batch, segments, |args, segment| args.count(*segment)).await?;
+        batch.send().await
     }
 
     /// Drops answers of completions that are too old to be repeated.
