@@ -153,7 +153,7 @@ operations! {
     PUT Object "legal-hold" PutObjectLegalHold Refused;
     POST Object "restore" RestoreObject Refused;
     POST Object "select" SelectObjectContent Refused;
-    GET Object "torrent" GetObjectTorrent Refused;
+    GET Object "torrent" GetObjectTorrent Probe;
     PUT Object "renameObject" RenameObject Refused;
     PUT Object "encryption" UpdateObjectEncryption Refused;
 }

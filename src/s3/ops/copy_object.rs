@@ -57,7 +57,11 @@ pub async fn copy_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     let mut xml = XmlWriter::document("CopyObjectResult", 512);
     xml.element("LastModified", &iso_date(version.modified_ms));
     xml.element("ETag", &quoted_etag(&version.etag));
-    super::listing::write_checksum(&mut xml, version.checksum.as_ref(), version.parts.len());
+    super::listing::write_checksum(
+        &mut xml,
+        version.checksum.as_ref(),
+        version.etag.parts as usize,
+    );
     Ok(response::xml(xml.finish()))
 }
 

@@ -170,7 +170,7 @@ fn add_checksum(
             response::add_checksum_kind(headers, whole.kind);
         }
         None if selection.partial => {}
-        None => response::add_checksum(headers, whole, version.parts.len()),
+        None => response::add_checksum(headers, whole, version.etag.parts as usize),
     }
 }
 

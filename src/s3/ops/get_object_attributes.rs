@@ -21,7 +21,7 @@ pub async fn get_object_attributes(s3: &S3State, request: &S3Request<'_>) -> S3R
             "ETag" => xml.element("ETag", &version.etag.to_string()),
             "Checksum" if version.checksum.is_some() => {
                 xml.open("Checksum");
-                write_checksum(&mut xml, version.checksum.as_ref(), version.parts.len());
+                write_checksum(&mut xml, version.checksum.as_ref(), version.etag.parts as usize);
                 xml.close("Checksum");
             }
             "ObjectParts" if !version.parts.is_empty() => write_parts(&mut xml, request, &version)?,

@@ -50,6 +50,8 @@ fn unset(operation: Operation) -> Option<Unset> {
         Op::GetObjectLockConfiguration => Unset::Error(Code::ObjectLockConfigurationNotFoundError),
         Op::GetPublicAccessBlock => Unset::Error(Code::NoSuchPublicAccessBlockConfiguration),
         Op::GetBucketOwnershipControls => Unset::Error(Code::OwnershipControlsNotFoundError),
+        // There is no torrent of any object.
+        Op::GetObjectTorrent => Unset::Error(Code::NoSuchKey),
         Op::GetObjectRetention | Op::GetObjectLegalHold => {
             Unset::Error(Code::NoSuchObjectLockConfiguration)
         }
