@@ -242,3 +242,8 @@ async fn fetch_uploads(
     let found = query(UPLOADS, args).fetch_all(conn).await?;
     found.iter().map(rows::body).collect()
 }
+
+#[cfg(test)]
+pub(super) fn statements() -> Vec<String> {
+    [SCAN, WALK, UPLOADS].map(str::to_owned).to_vec()
+}

@@ -13,9 +13,10 @@ const PUT_OBJECTS: RowsStatement = RowsStatement {
            blob_id, body) VALUES {rows}",
     tuple: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 };
+/// Bucket by bucket: SQLite seeks for this form, and reads the whole table for a list of pairs.
 const DELETE_OBJECTS: RowsStatement = RowsStatement {
-    text: "DELETE FROM objects WHERE (bucket_id, key) IN (VALUES {rows})",
-    tuple: "(?, ?)",
+    text: "DELETE FROM objects WHERE bucket_id = ? AND key IN ({rows})",
+    tuple: "?",
 };
 const PUT_BLOBS: RowsStatement = RowsStatement {
     text: "INSERT OR REPLACE INTO blobs (id, state, refs, len, segment, record_offset, since_lsn) \
@@ -126,7 +127,13 @@ async fn persist_objects(batch: &mut Batch<'_>, working: &Working) -> SqlResult<
         .await?;
     let mut deletes: Vec<_> = working.objects.removals().collect();
     deletes.sort();
-    DELETE_OBJECTS.execute(batch, &deletes, |args, entry| bind_entry(args, entry)).await
+    for of_bucket in deletes.chunk_by(|a, b| a.0 == b.0) {
+        let bucket = of_bucket[0].0;
+        let bind =
+            |args: &mut Args, entry: &&(BucketId, Key)| args.bytes(entry.1.as_str().as_bytes());
+        DELETE_OBJECTS.execute_after(batch, |args| args.count(bucket.0), of_bucket, bind).await?;
+    }
+    Ok(())
 }
 
 fn bind_entry(args: &mut Args, (bucket, key): &(BucketId, Key)) -> SqlResult<()> {
@@ -215,4 +222,23 @@ pub(super) async fn applied_lsn(conn: &mut SqliteConnection) -> SqlResult<Lsn> {
         .fetch_one(conn)
         .await?;
     Ok(Lsn(rows::count(&row, "value")?))
+}
+
+#[cfg(test)]
+pub(super) fn statements() -> Vec<String> {
+    let of_rows = [
+        PUT_OBJECTS,
+        DELETE_OBJECTS,
+        PUT_BLOBS,
+        DELETE_BLOBS,
+        PUT_UPLOADS,
+        DELETE_UPLOADS,
+        DELETE_PARTS,
+        PUT_PARTS,
+        PUT_COMPLETED,
+        CHANGE_SEGMENTS,
+    ];
+    let single = [SET_USAGE, PUT_BUCKET, PUT_USER, PUT_ACCESS_KEY, SET_META];
+    let of_rows = of_rows.iter().map(|statement| statement.sized(3).0);
+    of_rows.chain(single.map(str::to_owned)).collect()
 }

@@ -341,3 +341,9 @@ pub(super) async fn place_version(
     });
     Ok(places.len() == ids.len())
 }
+
+#[cfg(test)]
+pub(super) fn statements() -> Vec<String> {
+    let all = [OBJECTS, BLOBS, UPLOADS, UPLOADS_OF_BUCKETS, PARTS_OF_UPLOADS, PARTS, COMPLETED];
+    all.iter().map(|statement| statement.sized(3).0).collect()
+}

@@ -112,7 +112,8 @@ pub(super) struct RowsStatement {
 }
 
 impl RowsStatement {
-    fn sized(&self, rows: usize) -> AssertSqlSafe<String> {
+    /// The text for so many rows.
+    pub fn sized(&self, rows: usize) -> AssertSqlSafe<String> {
         let tuples = vec![self.tuple; rows].join(", ");
         AssertSqlSafe(self.text.replace("{rows}", &tuples))
     }
@@ -121,6 +122,17 @@ impl RowsStatement {
     pub async fn execute<T>(
         &self,
         batch: &mut Batch<'_>,
+        rows: &[T],
+        bind: impl Fn(&mut Args, &T) -> SqlResult<()>,
+    ) -> SqlResult<()> {
+        self.execute_after(batch, |_| Ok(()), rows, bind).await
+    }
+
+    /// The same with parameters before those of the rows.
+    pub async fn execute_after<T>(
+        &self,
+        batch: &mut Batch<'_>,
+        lead: impl Fn(&mut Args) -> SqlResult<()>,
         mut rows: &[T],
         bind: impl Fn(&mut Args, &T) -> SqlResult<()>,
     ) -> SqlResult<()> {
@@ -129,7 +141,10 @@ impl RowsStatement {
                 batch.send().await?;
             }
             let text = self.sized(chunk.len());
-            batch.add(&text.0, |args| chunk.iter().try_for_each(|row| bind(args, row)))?;
+            batch.add(&text.0, |args| {
+                lead(args)?;
+                chunk.iter().try_for_each(|row| bind(args, row))
+            })?;
             if chunk.len() >= ROWS_ALONE {
                 batch.send().await?;
             }

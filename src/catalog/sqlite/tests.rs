@@ -344,3 +344,30 @@ async fn closing_finishes_what_waits() {
     assert!(matches!(late, CommitError::Failed(_)));
     assert!(!place.dir.path().join("catalog.sqlite-wal").exists());
 }
+
+/// Every statement of the hot paths seeks; a scan would cost more with each object stored.
+#[tokio::test]
+async fn no_statement_reads_a_whole_table() {
+    let place = Place::new();
+    let mut conn = schema::connect_writer(&place.database()).await.unwrap();
+    let mut names = Vec::new();
+    let all =
+        rows::query("SELECT name FROM sqlite_schema WHERE type = 'table'", Default::default());
+    for row in all.fetch_all(&mut conn).await.unwrap() {
+        names.push(sqlx::Row::get::<String, _>(&row, 0));
+    }
+    let all = [persist::statements(), prefetch::statements(), list::statements()].concat();
+    for text in all {
+        let explain = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
+        for step in sqlx::query(explain).fetch_all(&mut conn).await.unwrap() {
+            let step: String = sqlx::Row::get(&step, "detail");
+            let scanned = step.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next());
+            let whole = scanned.is_some_and(|name| {
+                names.iter().any(|n| n == name) || ["o", "n", "p"].contains(&name)
+            });
+            assert!(!whole, "{step} in {text}");
+            let half = "SEARCH objects USING PRIMARY KEY (bucket_id=?)";
+            assert_ne!(step, half, "{text}");
+        }
+    }
+}

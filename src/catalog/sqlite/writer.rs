@@ -35,6 +35,8 @@ const PERSIST_TRIES: u32 = 5;
 const PERSIST_PAUSE: Duration = Duration::from_millis(20);
 /// Packed bytes of one group: bounds the log's buffer.
 const GROUP_BYTES_MAX: u64 = 8 << 20;
+/// Keys and parts that the proposals of one group name: bounds its working set.
+const GROUP_ROWS_MAX: usize = 4096;
 /// How long the answer for a repeated CompleteMultipartUpload is kept: as long as AWS lets an
 /// idle client wait before its lifecycle rules usually end an upload.
 const COMPLETED_KEEP_MS: i64 = 7 * 24 * 3600 * 1000;
@@ -125,12 +127,13 @@ impl Writer {
         first: (Proposal, Reply<Result<Committed, CommitError>>),
         queue: &mut mpsc::Receiver<Request>,
     ) -> (Vec<Waiting>, Option<Request>) {
-        let mut bytes = packed_len(&first.0);
+        let (mut bytes, mut rows) = (packed_len(&first.0), row_count(&first.0));
         let mut group = vec![first];
-        while group.len() < self.group_max && bytes < GROUP_BYTES_MAX {
+        while group.len() < self.group_max && bytes < GROUP_BYTES_MAX && rows < GROUP_ROWS_MAX {
             match queue.try_recv() {
                 Ok(Request::Commit(proposal, reply)) => {
                     bytes += packed_len(&proposal);
+                    rows += row_count(&proposal);
                     group.push((proposal, reply));
                 }
                 Ok(other) => return (group, Some(other)),
@@ -169,6 +172,9 @@ impl Writer {
         for Decided { reply, answer } in group.decided {
             // A caller that went away does not undo its commit.
             let _ = reply.send(outcome.clone().and(answer));
+        }
+        if let Err(error) = self.purge_completed().await {
+            tracing::warn!(%error, "dropping old answers of completed uploads");
         }
     }
 
@@ -331,6 +337,14 @@ fn decide_group(
         group.decided.push(Decided { reply, answer });
     }
     group
+}
+
+fn row_count(proposal: &Proposal) -> usize {
+    match proposal {
+        Proposal::DeleteObjects { entries, .. } => entries.len(),
+        Proposal::CompleteUpload { parts, .. } => parts.len(),
+        _ => 1,
+    }
 }
 
 fn packed_len(proposal: &Proposal) -> u64 {

@@ -64,6 +64,9 @@ pub enum Step {
         key: usize,
         right: bool,
     },
+    Acl {
+        key: usize,
+    },
     Buckets {
         delete: bool,
     },
@@ -97,6 +100,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..3u64).prop_map(|upload| Step::Abort { upload }),
         1 => (key(), prop::bool::weighted(0.8))
             .prop_map(|(key, right)| Step::Relocate { key, right }),
+        1 => key().prop_map(|key| Step::Acl { key }),
         1 => any::<bool>().prop_map(|delete| Step::Buckets { delete }),
         1 => (-500..2000i64).prop_map(|ms| Step::Pause { ms }),
     ];
@@ -223,6 +227,28 @@ impl Pair {
             Step::Abandon { back } => {
                 Proposal::AbandonBlob { id: blob_id(self.model.fresh().saturating_sub(back)) }
             }
+            Step::Acl { key: at } => Proposal::SetObjectAcl {
+                bucket,
+                key: key(KEYS[at]),
+                version: None,
+                acl: crate::model::CannedAcl::PublicRead,
+            },
+            Step::Relocate { key, right } => {
+                self.settle().await;
+                return self.relocate(key, right).await;
+            }
+            Step::Buckets { delete } => self.bucket_step(delete).await,
+            Step::Pause { .. } => return out,
+            other => self.upload_step(other, &mut out).await,
+        };
+        out.push(last);
+        out
+    }
+
+    /// The proposal of a step that is about uploads.
+    async fn upload_step(&mut self, step: Step, out: &mut Vec<Proposal>) -> Proposal {
+        let bucket = self.model.bucket;
+        match step {
             Step::CreateUpload { key: at } => {
                 self.uploads += 1;
                 let upload = Upload {
@@ -238,7 +264,7 @@ impl Pair {
             }
             Step::Part { upload, number, data } => {
                 let upload = self.upload(upload);
-                let data = self.data(data, true, &mut out).await;
+                let data = self.data(data, true, out).await;
                 let key = key(&self.upload_key(upload).await);
                 let etag = etag(number.into());
                 Proposal::PutPart { bucket, key, upload, number, etag, checksum: None, data }
@@ -265,15 +291,8 @@ impl Pair {
                 let key = key(&self.upload_key(upload).await);
                 Proposal::AbortUpload { bucket, key, upload }
             }
-            Step::Relocate { key, right } => {
-                self.settle().await;
-                return self.relocate(key, right).await;
-            }
-            Step::Buckets { delete } => self.bucket_step(delete).await,
-            Step::Pause { .. } => return out,
-        };
-        out.push(last);
-        out
+            other => unreachable!("no upload in {other:?}"),
+        }
     }
 
     async fn bucket_step(&self, delete: bool) -> Proposal {
