@@ -200,14 +200,6 @@ fn a_directory_in_use_and_unknown_settings_are_refused() {
     let message = text(&second);
     let id = server.child.id().to_string();
     assert!(!second.status.success() && message.contains(&id), "{message}");
-    let port = fs::read_to_string(server.data_dir().join("endpoint")).expect("readable");
-    let port = port.trim().rsplit(':').next().expect("a port").to_owned();
-    let other = tempfile::tempdir().expect("temporary directory");
-    let mut second = program(&other.path().join("data"));
-    let second = second.args(["serve", "--http-port", &port, "--memory", "8M"]);
-    let second = second.args(["--admin-address", "127.0.0.1:0"]).output().expect("runs");
-    let message = text(&second);
-    assert!(!second.status.success() && message.contains("--http-port"), "{message}");
     let mut misspelt = program(&server.data_dir());
     let output = misspelt.arg("serve").env("GOBLIN_HTTPPORT", "1").output().expect("runs");
     assert!(text(&output).contains("GOBLIN_HTTP_PORT"), "{}", text(&output));
