@@ -264,12 +264,16 @@ fn start_workers(
 ) -> Result<Running, ServeError> {
     let http = &parts.settings.http;
     let mut address = SocketAddr::new(http.listen_address, http.http_port);
+    let cannot_bind = |address: SocketAddr| {
+        let address = address.to_string();
+        move |source| ServeError::Bind { address, flag: "--http-port", source }
+    };
+    accept::ensure_unused(address).map_err(cannot_bind(address))?;
     let mut unix = http.unix_socket.as_deref().map(bind_unix_socket).transpose()?;
     let mut listeners = Vec::new();
     for _ in &parts.placements {
-        let bind =
-            |source| ServeError::Bind { address: address.to_string(), flag: "--http-port", source };
-        let listener = accept::bind_tcp(address, http.listen_backlog).map_err(bind)?;
+        let listener = accept::bind_tcp(address, http.listen_backlog);
+        let listener = listener.map_err(cannot_bind(address))?;
         // The first one settles port 0; the others share its port.
         address = listener.local_addr().map_err(io_error("read the listener's address"))?;
         listeners.push(listener);

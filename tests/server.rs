@@ -200,6 +200,18 @@ fn a_directory_in_use_and_unknown_settings_are_refused() {
     let message = text(&second);
     let id = server.child.id().to_string();
     assert!(!second.status.success() && message.contains(&id), "{message}");
+    let url = fs::read_to_string(server.data_dir().join("endpoint")).expect("readable");
+    let port = url.trim().rsplit(':').next().expect("a port");
+    let other = tempfile::tempdir().expect("temporary directory");
+    // Ended after a while, should it serve instead of refusing.
+    let second = clean(Command::new("timeout"), &other.path().join("data"))
+        .args(["60", env!("CARGO_BIN_EXE_goblin-store"), "serve", "--http-port", port])
+        .args(["--memory", "8M", "--admin-address", "127.0.0.1:0"])
+        .output()
+        .expect("runs");
+    let message = text(&second);
+    assert_eq!(second.status.code(), Some(1), "{message}");
+    assert!(message.contains("--http-port"), "{message}");
     let mut misspelt = program(&server.data_dir());
     let output = misspelt.arg("serve").env("GOBLIN_HTTPPORT", "1").output().expect("runs");
     assert!(text(&output).contains("GOBLIN_HTTP_PORT"), "{}", text(&output));

@@ -39,6 +39,17 @@ pub fn bind_tcp(address: SocketAddr, backlog: u32) -> io::Result<StdTcpListener>
     Ok(socket.into())
 }
 
+/// Fails when another process listens on `address`. With SO_REUSEPORT both of us could bind it,
+/// and clients would reach one store or the other.
+///
+/// **Source** socket(7): every socket on a port must have set SO_REUSEPORT.
+pub fn ensure_unused(address: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Connections of a server that just ended are no reason to refuse.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())
+}
+
 /// Binds a Unix socket, taking the place of one that nobody listens on any more.
 pub fn bind_unix(path: &Path) -> io::Result<StdUnixListener> {
     match std::os::unix::net::UnixStream::connect(path) {
@@ -240,6 +251,9 @@ mod tests {
         let first = bind_tcp("127.0.0.1:0".parse().expect("address"), 16).expect("binds");
         let address = first.local_addr().expect("bound");
         bind_tcp(address, 16).expect("a second worker binds the same port");
+        let error = ensure_unused(address).expect_err("is in use");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        drop(first);
     }
 
     #[test]
