@@ -111,24 +111,16 @@ pub async fn run_tcp(
     open: OpenConnections,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let mut shutdown = context.shutdown.clone();
-    let mut backoff = Backoff::default();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = shutdown.requested() => return Ok(()),
-        };
-        match accepted {
-            Ok((socket, _)) => {
-                backoff.reset();
-                // Without this a kept-alive small response waits for the client's delayed ACK.
-                if socket.set_nodelay(true).is_ok() {
-                    admit(&context, socket, &open);
-                }
-            }
-            Err(error) => backoff.failed(&context, &error).await,
+    let accept = async || loop {
+        let (socket, _) = listener.accept().await?;
+        // Without this a kept-alive small response waits for the client's delayed ACK. It fails
+        // only for a connection that is gone already.
+        if socket.set_nodelay(true).is_ok() {
+            return Ok(socket);
         }
-    }
+    };
+    run(&context, &open, accept).await;
+    Ok(())
 }
 
 /// Accepts connections of a Unix socket until the server is asked to stop.
@@ -138,19 +130,32 @@ pub async fn run_unix(
     open: OpenConnections,
 ) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
+    let accept = async || Ok(listener.accept().await?.0);
+    run(&context, &open, accept).await;
+    Ok(())
+}
+
+/// Admits what `accept` yields until the server is asked to stop.
+async fn run<S>(
+    context: &Rc<HttpContext>,
+    open: &OpenConnections,
+    accept: impl AsyncFn() -> io::Result<S>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
     let mut shutdown = context.shutdown.clone();
     let mut backoff = Backoff::default();
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = shutdown.requested() => return Ok(()),
+            accepted = accept() => accepted,
+            () = shutdown.requested() => return,
         };
         match accepted {
-            Ok((socket, _)) => {
+            Ok(socket) => {
                 backoff.reset();
-                admit(&context, socket, &open);
+                admit(context, socket, open);
             }
-            Err(error) => backoff.failed(&context, &error).await,
+            Err(error) => backoff.failed(context, &error).await,
         }
     }
 }
