@@ -134,7 +134,8 @@ pub struct ArenaMemory {
     pub ram_head_bytes: u64,
     /// Bytes of one block of the small-object pool (`--block`): one huge page.
     pub block_bytes: u64,
-    /// Copy heads that are hot on a remote node to the local one.
+    /// Copy heads that are hot on a remote node to the local one. Accepted, and without effect
+    /// while there is one arena per process.
     pub numa_promotion: bool,
 }
 

@@ -14,7 +14,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,6 +24,7 @@ use tracing::{info, warn};
 
 use crate::admin::api::{AdminState, basic_credentials};
 use crate::arena::{Arena, ArenaError, ArenaSettings};
+use crate::blob::BlobFiles;
 use crate::catalog::Catalog;
 use crate::catalog::sqlite::{CompactSettings, OpenError, SqliteCatalog, SqliteSettings};
 use crate::clock::{Clock, SystemClock};
@@ -36,6 +38,7 @@ use crate::runtime::shutdown::{self, Shutdown, ShutdownTrigger, Signals};
 use crate::runtime::worker::{self, Ended, Placement, PlacementError};
 use crate::store::{Abandoned, Compaction, Shared, StoreSettings};
 use crate::sys::process;
+use crate::sys::uring::{self, UringEngine};
 
 mod admin_listener;
 mod banner;
@@ -117,12 +120,18 @@ pub fn serve(mut settings: Settings, root: Option<KeyPair>) -> Result<(), ServeE
     let root_keys = credentials::settle(&data_dir.credentials(), root, &rng)?;
     let wanted = settings.bootstrap.as_deref().map(Bootstrap::read).transpose()?;
     let catalog = open_catalog(&settings, &data_dir, clock.clone(), rng.clone())?;
+    prepare_blobs(data_dir.blobs()).map_err(io_error("make the blob directories"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(io_error("start the main thread's runtime"))?;
     let parts = Parts { settings, data_dir, placements, root_keys, wanted, catalog, clock, rng };
     runtime.block_on(run(parts))
+}
+
+/// Makes the directories of blob files durable before any worker writes into one.
+fn prepare_blobs(root: PathBuf) -> io::Result<()> {
+    uring::run(async { BlobFiles::new(Rc::new(UringEngine::new()), root).prepare().await })?
 }
 
 /// What `serve` has when the runtime starts.

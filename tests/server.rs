@@ -223,6 +223,13 @@ fn a_directory_in_use_and_unknown_settings_are_refused() {
 }
 
 #[test]
+fn blob_directories_are_there_before_the_first_upload() {
+    let server = Server::start(&[]);
+    let dirs = fs::read_dir(server.data_dir().join("blobs")).expect("the directory").count();
+    assert_eq!(dirs, 256);
+}
+
+#[test]
 fn the_root_pair_and_a_bootstrap_file_need_no_hand_work() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let file = dir.path().join("bootstrap.toml");

@@ -47,8 +47,10 @@ impl BlobFiles {
         stream::iter(dirs)
             .map(|dir| async move { self.engine.create_dir_all(&dir).await })
             .buffer_unordered(DIRS_AT_ONCE)
-            .try_collect()
-            .await
+            .try_collect::<()>()
+            .await?;
+        // Directories that a killed process made may not be flushed yet.
+        self.engine.sync_dir(&self.root).await
     }
 
     /// Starts a new blob. With `expected_len` its space is reserved at once, so that a full disk

@@ -147,7 +147,7 @@ layer! {
     /// Block of the small-object pool, one huge page [default: 2M]
     #[arg(long, env = "GOBLIN_BLOCK", value_name = "SIZE", help_heading = "Memory and threads")]
     block: [ByteSize],
-    /// Do not copy hot objects between NUMA nodes
+    /// Do not copy hot objects between NUMA nodes; there is one arena, so nothing is copied yet
     #[arg(long, env = "GOBLIN_NO_NUMA_PROMOTION", value_name = "BOOL",
           help_heading = "Memory and threads", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = BoolishValueParser::new())]

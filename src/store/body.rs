@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::pins;
 use super::{ObjectStore, StoreError, StoreResult};
-use crate::blob::{BlobError, BlobReader};
+use crate::blob::{BlobError, BlobReader, READ_BYTES_MAX};
 use crate::log::LogError;
 use crate::model::commit::slice_extents;
 use crate::model::{BlobPlace, BlobRef, Extent, ObjectVersion};
@@ -114,7 +114,7 @@ impl ObjectStore {
             BlobPlace::File => {
                 let len = blob.len.min(self.shared.arena.head_slot_bytes() as u64) as usize;
                 let reader = self.open_blob(blob).await?;
-                reader.read(0, len).await.map_err(|e| self.read_error(blob, e))?
+                read_head(&reader, len).await.map_err(|e| self.read_error(blob, e))?
             }
         };
         self.shared.arena.insert(blob.id, &bytes);
@@ -200,7 +200,6 @@ impl ObjectStore {
         self.blobs.open(*blob).await.map_err(|e| self.read_error(blob, e))
     }
 
-    /// A packed blob's bytes; one that compaction moved meanwhile is looked up again.
     fn read_error(&self, blob: &BlobRef, error: BlobError) -> StoreError {
         match error {
             BlobError::Corrupt { .. } => {
@@ -226,6 +225,7 @@ impl ObjectStore {
         StoreError::Corrupt(blob.id)
     }
 
+    /// A packed blob's bytes; one that compaction moved meanwhile is looked up again.
     async fn read_packed(&self, blob: &BlobRef) -> StoreResult<Bytes> {
         match self.segments.read_packed(blob).await {
             Err(LogError::Gone) => {
@@ -237,6 +237,20 @@ impl ObjectStore {
             other => other.map_err(|e| self.packed_error(blob, e)),
         }
     }
+}
+
+/// The first `len` bytes of a blob file. One read in the default configuration, whose heads are
+/// not longer than a read may be.
+async fn read_head(reader: &BlobReader, len: usize) -> Result<Bytes, BlobError> {
+    if len <= READ_BYTES_MAX {
+        return reader.read(0, len).await;
+    }
+    let mut head = BytesMut::with_capacity(len);
+    while head.len() < len {
+        let piece = (len - head.len()).min(READ_BYTES_MAX);
+        head.extend_from_slice(&reader.read(head.len() as u64, piece).await?);
+    }
+    Ok(head.freeze())
 }
 
 /// The part of the range that lies in the extent where it begins.

@@ -56,7 +56,7 @@ impl ObjectStore {
         }
     }
 
-    /// **Errors** `BucketNotEmpty` while it has objects or uploads.
+    /// Uploads in progress end with it. **Errors** `BucketNotEmpty` while it has objects.
     pub async fn delete_bucket(&self, id: BucketId) -> StoreResult<()> {
         self.commit(Proposal::DeleteBucket { id }).await.map(drop)
     }

@@ -170,7 +170,9 @@ impl ObjectWriter {
     async fn open_file(&self) -> StoreResult<FilePhase> {
         let store = &self.store;
         let settings = &store.shared.settings;
-        let kib = (BUFFERS_PER_UPLOAD * settings.write_chunk_bytes) >> 10;
+        // With a budget smaller than one upload's share, uploads go one at a time.
+        let share = BUFFERS_PER_UPLOAD * settings.write_chunk_bytes;
+        let kib = share.min(settings.write_budget_bytes) >> 10;
         let acquire = store.shared.write_budget.clone().acquire_many_owned(kib as u32);
         let budget = match tokio::time::timeout(settings.write_wait, acquire).await {
             Ok(Ok(permit)) => permit,
@@ -251,15 +253,15 @@ impl FilePhase {
         let len = sealed.map_err(write_error)?;
         let digests = digests.ok_or_else(|| StoreError::io("hash", "no hashing thread"))?;
         drop(budget);
-        let head_bytes = store.shared.arena.head_slot_bytes();
+        let head_bytes = (store.shared.arena.head_slot_bytes() as u64).min(len) as usize;
         Ok(Written {
             size,
             digests,
             data: ProposedData::File { id: pending.id, len },
-            head: head.map(|buf| {
-                let bytes = buf.into_bytes();
-                bytes.slice(..bytes.len().min(head_bytes))
-            }),
+            // A first buffer shorter than the head is no head: the first read makes it resident.
+            head: head
+                .filter(|buf| buf.len() >= head_bytes)
+                .map(|buf| buf.into_bytes().slice(..head_bytes)),
             pending: Some(pending),
         })
     }
