@@ -4,29 +4,11 @@
 use std::sync::Arc;
 
 use goblin_store::clock::ManualClock;
-use goblin_store::model::{AccessKey, OwnerId, User};
-use goblin_store::s3::auth::{AuthRequest, AuthSettings, Identity, KeyPair, Verifier};
+use goblin_store::s3::auth::{AuthRequest, AuthSettings, Identity, Verifier};
 use goblin_store::s3::query::Query;
+use goblin_store_fuzz::lookup;
 use http::HeaderMap;
 use libfuzzer_sys::fuzz_target;
-
-/// Any access key exists, with a secret that the fuzzer does not know.
-fn lookup(access_key: &str) -> Option<KeyPair> {
-    let key = AccessKey {
-        access_key: access_key.into(),
-        secret_key: "a secret that no input holds".into(),
-        user: "u".into(),
-        disabled: false,
-    };
-    let user = User {
-        id: "u".into(),
-        canonical_id: OwnerId::new("c"),
-        display_name: "u".into(),
-        email: String::new(),
-        disabled: false,
-    };
-    Some(Arc::new((key, user)))
-}
 
 fuzz_target!(|raw: &str| {
     let Ok(query) = Query::parse(raw) else { return };
