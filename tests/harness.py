@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +23,8 @@ START_SECS = 60
 # Names under which the test servers take a bucket from the host name.
 DOMAINS = ("s3.test", "s3.localhost")
 # Small, so that many servers fit on one machine; any free port for the administration.
-DEFAULT_OPTIONS = ("--admin-address", "127.0.0.1:0", "--memory", "128M", "--small-memory", "32M",
-                   "--log-segment", "64M", "--domain", ",".join(DOMAINS))
+DEFAULT_OPTIONS = {"--admin-address": "127.0.0.1:0", "--memory": "128M", "--small-memory": "32M",
+                   "--log-segment": "64M", "--domain": ",".join(DOMAINS)}
 
 
 @dataclass(frozen=True)
@@ -161,11 +162,13 @@ class Store(Process):
         bootstrap.write_text(bootstrap_toml())
         endpoint = self.data / "endpoint"
         endpoint.unlink(missing_ok=True)
+        defaults = [word for flag, value in DEFAULT_OPTIONS.items() if flag not in self.options
+                    for word in (flag, value)]
         # The same port again after a restart, so that nginx and clients find it.
         self.spawn(
             [*self.command, "serve", "--data-dir", str(self.data), "--listen-address", "127.0.0.1",
              "--http-port", str(self.port), "--region", REGION, "--bootstrap", str(bootstrap),
-             *DEFAULT_OPTIONS, *self.options],
+             *defaults, *self.options],
             self.log, clean_environment(**self.env))
         self.port = self._wait_for_endpoint(endpoint)
         wait_for_port(self.port, self.process, "goblin-store", self.log)
@@ -177,6 +180,15 @@ class Store(Process):
 
     def endpoint(self):
         return Endpoint("direct", "127.0.0.1", self.port, False, None)
+
+    def metrics(self):
+        """The figures without labels of /metrics, by name."""
+        text = self.log.read_text(errors="replace")
+        admin = re.findall(r'admin="?(http://[0-9.:]+)', text)[-1]
+        with urllib.request.urlopen(f"{admin}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = (line.split() for line in lines if not line.startswith("#") and "{" not in line)
+        return {name: float(value) for name, value in pairs}
 
     def _wait_for_endpoint(self, path):
         deadline = time.monotonic() + START_SECS
