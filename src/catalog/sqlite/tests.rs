@@ -157,6 +157,9 @@ async fn audit(path: &Path) {
     let usage: BTreeMap<u64, _> =
         usage.map(|s| (s.segment, (s.live_bytes, s.live_blobs))).collect();
     assert_eq!(usage, live);
+    // A dropped connection closes later, on its own thread, and takes the WAL of whatever database
+    // then stands at the path along.
+    sqlx::Connection::close(conn).await.unwrap();
 }
 
 fn put_packed(kit: &suite::Kit, name: &str, len: usize) -> Proposal {
