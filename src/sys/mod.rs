@@ -10,4 +10,6 @@ pub mod mapping;
 pub mod numa;
 pub mod probe;
 pub mod process;
+pub mod sqlite_page;
+pub mod sqlite_vfs;
 pub mod uring;

@@ -5,7 +5,9 @@
 //! It never removes a blob and never answers a write that the log has not flushed.
 
 mod absorb;
+mod audit;
 mod compact;
+mod files;
 mod index;
 mod list;
 mod names;
@@ -13,6 +15,7 @@ mod persist;
 mod prefetch;
 mod read;
 mod readers;
+mod recover;
 mod replay;
 mod rows;
 mod schema;
@@ -23,6 +26,8 @@ mod writer;
 
 #[cfg(test)]
 mod compact_tests;
+#[cfg(test)]
+mod recover_tests;
 #[cfg(test)]
 mod tests;
 
@@ -36,10 +41,12 @@ use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::audit::{Audit, KnownBlob, Problems};
 pub use self::compact::{CompactError, CompactSettings, CompactStats, Compactor};
 use self::index::Index;
 use self::names::Names;
 use self::readers::{Reader, Readers};
+pub use self::recover::Recovered;
 use self::working::Working;
 use self::writer::Request;
 use super::{
@@ -79,12 +86,19 @@ pub enum OpenError {
     )]
     Newer { path: PathBuf, found: i64, known: i64 },
     #[error(
-        "{} is damaged ({detail}); move it away to have it rebuilt from the log, or restore a copy",
+        "{} is damaged ({detail}); `goblin-store recover` makes it again from a snapshot and the \
+         commit log",
         .path.display()
     )]
     Damaged { path: PathBuf, detail: Arc<str> },
     #[error("{} is not a catalog of this program", .path.display())]
     Foreign { path: PathBuf },
+    #[error(
+        "{} has no checksums: an unreleased version of this program made it, and this one does \
+         not read it",
+        .path.display()
+    )]
+    Unsummed { path: PathBuf },
     #[error("the schema cannot be migrated: {0}")]
     Migration(Arc<str>),
     #[error("SQLite has {name} = {found} and not {wanted}")]

@@ -10,19 +10,17 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection};
 
 use super::OpenError;
+use super::files::{self, FirstBytes};
+use crate::sys::{sqlite_page, sqlite_vfs};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
 /// "GbLn": tells our files from other programs' SQLite files (PRAGMA application_id).
 const APPLICATION_ID: i64 = 0x4762_4C6E;
-/// Rows of a table without row ids live in every node of its tree; larger pages keep it flat.
-const PAGE_BYTES: u32 = 8192;
 /// Page cache of the writer's connection.
 const WRITER_CACHE_KIB: u32 = 64 << 10;
 /// Page cache of each reader's connection.
 const READER_CACHE_KIB: u32 = 16 << 10;
-/// The most of the file that one connection maps.
-const MMAP_BYTES: u64 = 256 << 20;
 /// The WAL is copied back after this many pages (32 MiB), not more often: each time costs two
 /// flushes in the writer's path.
 const AUTOCHECKPOINT_PAGES: u32 = 4096;
@@ -36,13 +34,13 @@ const ROW_BUFFER: usize = 256;
 fn options(path: &Path, cache_kib: u32) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
-        .page_size(PAGE_BYTES)
+        .vfs(sqlite_vfs::name().unwrap_or_default())
+        .page_size(sqlite_page::PAGE_BYTES as u32)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Normal)
         .foreign_keys(false)
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("cache_size", format!("-{cache_kib}"))
-        .pragma("mmap_size", MMAP_BYTES.to_string())
         .pragma("wal_autocheckpoint", AUTOCHECKPOINT_PAGES.to_string())
         .pragma("temp_store", "MEMORY")
         .statement_cache_capacity(STATEMENTS_MAX)
@@ -62,7 +60,24 @@ pub(super) async fn connect_reader(path: &Path) -> Result<SqliteConnection, sqlx
 /// **Errors** `Newer`, `Damaged`, `Foreign`: the file stays as it was. `Sql` when a migration or a
 /// setting fails.
 pub(super) async fn connect_writer(path: &Path) -> Result<SqliteConnection, OpenError> {
-    let options = options(path, WRITER_CACHE_KIB).create_if_missing(true);
+    match files::first_bytes(path)? {
+        FirstBytes::None => files::create_empty(path)?,
+        FirstBytes::Unsummed { application } => {
+            let path = path.to_owned();
+            let ours = i64::from(application) == APPLICATION_ID;
+            return Err(if ours {
+                OpenError::Unsummed { path }
+            } else {
+                OpenError::Foreign { path }
+            });
+        }
+        FirstBytes::Lost => {
+            let detail = "the file is empty".into();
+            return Err(OpenError::Damaged { path: path.to_owned(), detail });
+        }
+        FirstBytes::Other => {}
+    }
+    let options = options(path, WRITER_CACHE_KIB);
     let mut conn = SqliteConnection::connect_with(&options).await.map_err(|e| refused(path, e))?;
     // A file without tables is one whose creation was cut short.
     let existed = table_count(&mut conn).await.map_err(|e| refused(path, e))? > 0;
@@ -242,7 +257,8 @@ mod tests {
     async fn a_migration_copies_the_file_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("catalog.sqlite");
-        let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+        files::create_empty(&path).unwrap();
+        let options = options(&path, 100);
         let mut conn = SqliteConnection::connect_with(&options).await.unwrap();
         let id = AssertSqlSafe(format!("PRAGMA application_id = {APPLICATION_ID}"));
         sqlx::query(id).execute(&mut conn).await.unwrap();

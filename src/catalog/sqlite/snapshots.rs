@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::files::{self, remove_if_there, sync_parent, with_suffix};
 use super::{OpenError, SqliteCatalog};
 use crate::model::Lsn;
 
@@ -33,7 +34,7 @@ impl Snapshots {
     }
 
     /// The last commit of each snapshot, rising.
-    fn list(&self) -> io::Result<Vec<Lsn>> {
+    pub fn list(&self) -> io::Result<Vec<Lsn>> {
         let entries = match fs::read_dir(&self.dir) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
@@ -54,16 +55,14 @@ impl Snapshots {
     /// Makes a snapshot, durably, and removes those that are too old.
     pub async fn take(&self, catalog: &SqliteCatalog) -> Result<Lsn, OpenError> {
         fs::create_dir_all(&self.dir)?;
-        if let Some(parent) = self.dir.parent() {
-            sync_dir(parent)?;
-        }
+        sync_parent(&self.dir)?;
         let temporary = self.dir.join(TEMPORARY);
         remove_if_there(&temporary)?;
         let lsn = catalog.snapshot(&temporary).await?;
         // Opening the copy to read its position may have changed its first page.
         File::open(&temporary)?.sync_all()?;
         fs::rename(&temporary, self.path(lsn))?;
-        sync_dir(&self.dir)?;
+        sync_parent(&temporary)?;
         let all = self.list()?;
         for old in all.iter().rev().skip(KEPT) {
             remove_if_there(&self.path(*old))?;
@@ -71,25 +70,42 @@ impl Snapshots {
         Ok(lsn)
     }
 
-    /// Puts the newest snapshot in the place of a database file that is missing; the log then adds
-    /// what came later. Tells the snapshot's position, `None` when there is nothing to do.
+    /// Puts the newest sound snapshot in the place of a database file that is missing; the log then
+    /// adds what came later. Tells the snapshot's position, `None` when there is nothing to do.
     pub fn restore_missing(&self, catalog: &Path) -> io::Result<Option<Lsn>> {
         if catalog.exists() {
             return Ok(None);
         }
-        let Some(newest) = self.newest()? else { return Ok(None) };
+        for lsn in self.list()?.into_iter().rev() {
+            if self.is_sound(lsn)? {
+                self.install(lsn, catalog)?;
+                return Ok(Some(lsn));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether every page of a snapshot is as it was written. A damaged one is logged.
+    pub fn is_sound(&self, lsn: Lsn) -> io::Result<bool> {
+        let path = self.path(lsn);
+        let damaged = files::damaged_pages(&path, 1)?;
+        if let Some(page) = damaged.first() {
+            tracing::error!(path = %path.display(), page, "a snapshot of the catalog is damaged");
+        }
+        Ok(damaged.is_empty())
+    }
+
+    /// Copies a snapshot to `catalog`, durably.
+    pub fn install(&self, lsn: Lsn, catalog: &Path) -> io::Result<()> {
         // Leftovers of the lost file must not be mixed with another one.
         for suffix in ["-wal", "-shm"] {
             remove_if_there(&with_suffix(catalog, suffix))?;
         }
         let temporary = with_suffix(catalog, ".restored");
-        fs::copy(self.path(newest), &temporary)?;
+        fs::copy(self.path(lsn), &temporary)?;
         File::open(&temporary)?.sync_all()?;
         fs::rename(&temporary, catalog)?;
-        if let Some(parent) = catalog.parent() {
-            sync_dir(parent)?;
-        }
-        Ok(Some(newest))
+        sync_parent(catalog)
     }
 }
 
@@ -97,22 +113,4 @@ fn parse(name: &str) -> Option<Lsn> {
     let digits = name.strip_suffix(".sqlite")?;
     let ok = digits.len() == NAME_DIGITS && digits.bytes().all(|b| b.is_ascii_digit());
     ok.then(|| digits.parse().ok().map(Lsn)).flatten()
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-fn sync_dir(dir: &Path) -> io::Result<()> {
-    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    File::open(dir)?.sync_all()
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    }
 }

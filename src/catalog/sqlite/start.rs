@@ -45,6 +45,17 @@ impl SqliteCatalog {
         clock: Arc<dyn Clock>,
         rng: Rng,
     ) -> Result<Arc<SqliteCatalog>, OpenError> {
+        restore_if_missing(&settings.path)?;
+        SqliteCatalog::open_as_is(disk, settings, clock, rng)
+    }
+
+    /// Opens without looking for a snapshot when the database is missing.
+    pub(super) fn open_as_is(
+        disk: LogDisk,
+        settings: SqliteSettings,
+        clock: Arc<dyn Clock>,
+        rng: Rng,
+    ) -> Result<Arc<SqliteCatalog>, OpenError> {
         let path = settings.path.clone();
         let (queue, requests) = mpsc::channel(settings.queue_max.max(1));
         let (ready, opened) = std_mpsc::sync_channel(1);
@@ -108,7 +119,6 @@ async fn start(
     rng: Rng,
 ) -> Result<Writer, OpenError> {
     let SqliteSettings { path, log_dir, .. } = &settings;
-    restore_if_missing(path)?;
     let mut conn = schema::connect_writer(path).await?;
     let mut state = replay::load_state(&mut conn).await?;
     let now_ms = clock.now_ms();
