@@ -16,6 +16,7 @@ pub mod http;
 pub mod limits;
 pub mod log;
 pub mod logging;
+pub mod maintenance;
 pub mod metrics;
 pub mod model;
 pub mod rng;

@@ -69,6 +69,11 @@ pub enum ServeError {
     Placement(#[from] PlacementError),
     #[error(transparent)]
     Catalog(#[from] OpenError),
+    #[error(
+        "{path} has data, but neither catalog.sqlite nor a commit log; nothing was touched: bring \
+         one of them back, or restore a backup"
+    )]
+    Lost { path: String },
     #[error(transparent)]
     Arena(#[from] ArenaError),
     #[error("cannot listen on {address}: {source}; choose another {flag}")]
@@ -87,14 +92,25 @@ fn io_error(action: &'static str) -> impl FnOnce(io::Error) -> ServeError {
 }
 
 /// Opens the catalog of a data directory, replaying its log. Blocks.
+///
+/// **Errors** `Catalog`; `Lost` when there is data and nothing that tells what it is.
 pub fn open_catalog(
     settings: &Settings,
     data_dir: &DataDir,
     clock: Arc<dyn Clock>,
     rng: Rng,
-) -> Result<Arc<SqliteCatalog>, OpenError> {
+) -> Result<Arc<SqliteCatalog>, ServeError> {
+    // A catalog without a row would call every file nobody's, and have it removed.
+    if data_dir.lost_its_catalog().map_err(io_error("look into the data directory"))? {
+        return Err(ServeError::Lost { path: data_dir.path().display().to_string() });
+    }
+    Ok(SqliteCatalog::open(sqlite_settings(settings, data_dir), clock, rng)?)
+}
+
+/// What the catalog of a data directory is made of.
+pub fn sqlite_settings(settings: &Settings, data_dir: &DataDir) -> SqliteSettings {
     let storage = &settings.storage;
-    let sqlite = SqliteSettings {
+    SqliteSettings {
         path: data_dir.catalog(),
         log_dir: data_dir.log(),
         log: LogSettings {
@@ -105,8 +121,7 @@ pub fn open_catalog(
         index_bytes_max: storage.index_bytes_max,
         queue_max: storage.commit_queue_max,
         group_max: storage.commit_group_max,
-    };
-    SqliteCatalog::open(sqlite, clock, rng)
+    }
 }
 
 /// Runs the server until a signal ends it.

@@ -14,7 +14,7 @@ const LEAVES: [&str; 6] = ["clock", "digest", "limits", "metrics", "model", "rng
 
 /// For each room, the rooms below it that it may name. What is not listed may name everything:
 /// the composition root and the command line.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("model", &[]),
     ("clock", &[]),
     ("rng", &["model"]),
@@ -28,6 +28,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("arena", &["sys"]),
     ("catalog", &["log", "sys"]),
     ("store", &["catalog", "log", "blob", "arena", "sys"]),
+    ("maintenance", &["store", "catalog", "log", "blob", "sys"]),
     ("runtime", &["config", "sys"]),
     ("http", &["config", "runtime", "sys"]),
     ("s3", &["store", "http"]),

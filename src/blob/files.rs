@@ -123,17 +123,26 @@ impl BlobFiles {
 
     /// Ids of all blob files, sealed or not, in no order. Other files are skipped.
     pub async fn list(&self) -> io::Result<Vec<BlobId>> {
-        let mut blobs = Vec::new();
+        self.list_all().await.map(|(blobs, _)| blobs)
+    }
+
+    /// As `list`, with the names of other files in the directories of blobs.
+    pub async fn list_all(&self) -> io::Result<(Vec<BlobId>, Vec<String>)> {
+        let (mut blobs, mut strangers) = (Vec::new(), Vec::new());
         for n in 0..=255u8 {
-            let dir = self.root.join(hex::encode([n]));
-            let names = match self.engine.list_dir(&dir).await {
+            let dir = hex::encode([n]);
+            let names = match self.engine.list_dir(&self.root.join(&dir)).await {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };
-            let ids = names.iter().filter_map(|name| parse_name(name));
-            blobs.extend(ids.filter(|blob| blob.0[0] == n));
+            for name in names {
+                match parse_name(&name).filter(|blob| blob.0[0] == n) {
+                    Some(blob) => blobs.push(blob),
+                    None => strangers.push(format!("{dir}/{name}")),
+                }
+            }
         }
-        Ok(blobs)
+        Ok((blobs, strangers))
     }
 
     /// Closes the cached readers that were not used since the last call.

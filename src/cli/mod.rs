@@ -8,8 +8,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod check;
 mod directory;
 mod doctor;
+mod offline;
 mod remote;
 mod serve;
 
@@ -31,6 +33,10 @@ enum Command {
     Keys(directory::KeysArgs),
     /// Say what this machine gives, what is missing and what to do about it
     Doctor(Box<doctor::DoctorArgs>),
+    /// Compare the catalog of a stopped store with itself and with the disk, both ways
+    Check(check::CheckArgs),
+    /// Make a lost or damaged catalog again, from its snapshots and the commit log
+    Recover(check::RecoverArgs),
 }
 
 /// Runs the command that the arguments name. 0: done, 1: it failed, 2: wrong arguments.
@@ -40,6 +46,8 @@ pub fn main() -> ExitCode {
         Command::Users(args) => directory::users(args).map(|()| ExitCode::SUCCESS),
         Command::Keys(args) => directory::keys(args).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(*args),
+        Command::Check(args) => check::check(args),
+        Command::Recover(args) => check::recover(args),
     };
     match result {
         Ok(code) => code,

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::scan::SegmentScan;
 use super::segment::{self, Effective, SegmentHeader, SegmentNumber};
-use super::{LogError, RecordError};
+use super::{LogError, RecordError, Replay};
 use crate::model::commit::PackedBytes;
 use crate::model::{BlobPlace, Lsn};
 use crate::sys::engine::{IoEngine, OpenMode};
@@ -62,6 +62,25 @@ impl LogFiles {
             sealed.push(SealedSegment { number, bytes, last_lsn: Lsn(until.0 - 1), header });
         }
         Ok(sealed)
+    }
+
+    /// Names in the log's directory that are not those of segments.
+    ///
+    /// **Errors** `Io`.
+    pub async fn strangers(&self) -> Result<Vec<String>, LogError> {
+        segment::strangers(&*self.engine, &self.dir).await
+    }
+
+    /// Reads every record behind `after` to the end of the log, and counts them.
+    ///
+    /// **Errors** as for `Replay`.
+    pub async fn count_records(&self, after: Lsn) -> Result<u64, LogError> {
+        let mut replay = Replay::open(Rc::clone(&self.engine), &self.dir, after).await?;
+        let mut records = 0;
+        while replay.next().await?.is_some() {
+            records += 1;
+        }
+        Ok(records)
     }
 
     /// Starts to walk over the packed blobs of a segment.

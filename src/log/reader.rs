@@ -28,6 +28,22 @@ pub struct SegmentReader {
     open: RefCell<VecDeque<(SegmentNumber, Rc<dyn DirectFile>)>>,
 }
 
+/// The beginning of a record, whose head is verified.
+struct RecordRead {
+    buf: AlignedBuf,
+    /// Where in `buf` the record begins.
+    at: usize,
+    head: RecordHead,
+}
+
+fn corrupt(place: BlobPlace, damage: Damage) -> LogError {
+    let (segment, offset) = match place {
+        BlobPlace::Segment { segment, record_offset } => (segment, record_offset),
+        BlobPlace::File => (0, 0),
+    };
+    LogError::Corrupt { segment: SegmentNumber(segment), offset, damage }
+}
+
 impl SegmentReader {
     /// `dir` is the log's directory.
     pub fn new(engine: Rc<dyn IoEngine>, dir: PathBuf) -> SegmentReader {
@@ -39,16 +55,35 @@ impl SegmentReader {
     /// **Errors** `Gone` when the segment is deleted or the record there carries another blob: ask
     /// `Catalog::locate` and try once more. `Corrupt` when the bytes fail their checksums.
     pub async fn read_packed(&self, blob: &BlobRef) -> Result<Bytes, LogError> {
+        let read = self.read_record(blob, record::packed_read_len).await?;
+        let data = read.head.check_data(&read.buf[read.at..]);
+        data.map_err(|e| corrupt(blob.place, e.into()))?;
+        let data = read.head.data_range();
+        Ok(read.buf.freeze().slice(read.at + data.start..read.at + data.end))
+    }
+
+    /// Whether the record of a packed blob is there, without reading its data.
+    ///
+    /// **Errors** as for `read_packed`, but for damage to the data.
+    pub async fn check_head(&self, blob: &BlobRef) -> Result<(), LogError> {
+        self.read_record(blob, record::head_read_len).await.map(drop)
+    }
+
+    /// Reads the first `wanted(len)` bytes of a blob's record and verifies its head.
+    async fn read_record(
+        &self,
+        blob: &BlobRef,
+        wanted: impl Fn(usize) -> usize,
+    ) -> Result<RecordRead, LogError> {
         let BlobPlace::Segment { segment, record_offset } = blob.place else {
             return Err(LogError::Gone);
         };
         let number = SegmentNumber(segment);
-        let corrupt = |damage| LogError::Corrupt { segment: number, offset: record_offset, damage };
         let len = usize::try_from(blob.len).ok().filter(|len| *len <= DATA_BYTES_MAX);
-        let len = len.ok_or_else(|| corrupt(Damage::Length))?;
+        let len = len.ok_or_else(|| corrupt(blob.place, Damage::Length))?;
         let start = record_offset - record_offset % BLOCK_BYTES;
         let at = (record_offset - start) as usize;
-        let wanted = at + record::packed_read_len(len);
+        let wanted = at + wanted(len);
 
         let file = self.file(number).await?;
         let (read, buf) = file.read_at(AlignedBuf::recycled(wanted), start).await;
@@ -61,17 +96,15 @@ impl SegmentReader {
         let head = match RecordHead::decode(bytes) {
             // The table of a longer blob reaches beyond what was read: another blob stands here.
             Err(RecordError::Short) => return Err(LogError::Gone),
-            head => head.map_err(|e| corrupt(e.into()))?,
+            head => head.map_err(|e| corrupt(blob.place, e.into()))?,
         };
         if head.blob != Some(blob.id) {
             return Err(LogError::Gone);
         }
         if head.data_len != len {
-            return Err(corrupt(Damage::Length));
+            return Err(corrupt(blob.place, Damage::Length));
         }
-        head.check_data(bytes).map_err(|e| corrupt(e.into()))?;
-        let data = head.data_range();
-        Ok(buf.freeze().slice(at + data.start..at + data.end))
+        Ok(RecordRead { buf, at, head })
     }
 
     async fn file(&self, number: SegmentNumber) -> Result<Rc<dyn DirectFile>, LogError> {

@@ -186,6 +186,11 @@ pub fn packed_read_len(data_len: usize) -> usize {
     data_offset(data_len) + data_len
 }
 
+/// Bytes to read from a record's start to verify its head, for packed data of `data_len` bytes.
+pub fn head_read_len(data_len: usize) -> usize {
+    data_offset(data_len)
+}
+
 /// A record that is ready to be written, except for the salt of its segment.
 #[derive(Clone, Debug)]
 pub struct EncodedRecord {

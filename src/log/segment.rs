@@ -122,6 +122,12 @@ pub async fn list(engine: &dyn IoEngine, dir: &Path) -> Result<Vec<SegmentNumber
     Ok(numbers)
 }
 
+/// Names in `dir` that are not those of segments.
+pub async fn strangers(engine: &dyn IoEngine, dir: &Path) -> Result<Vec<String>, LogError> {
+    let names = engine.list_dir(dir).await.map_err(LogError::io("list the log's directory"))?;
+    Ok(names.into_iter().filter(|n| SegmentNumber::from_name(n).is_none()).collect())
+}
+
 /// Opens a segment. **Errors** `Gone` when there is no such file.
 pub async fn open(
     engine: &dyn IoEngine,

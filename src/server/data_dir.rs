@@ -84,6 +84,20 @@ impl DataDir {
         self.path.join("blobs")
     }
 
+    /// True when objects are here, but neither a catalog nor a commit log that tells of them.
+    pub fn lost_its_catalog(&self) -> io::Result<bool> {
+        if self.catalog().exists() || has_entry(&self.log(), ".seg")? {
+            return Ok(false);
+        }
+        let mut has_data = has_entry(&self.path.join("snapshots"), ".sqlite")?;
+        if self.blobs().exists() {
+            for dir in fs::read_dir(self.blobs())? {
+                has_data = has_data || has_entry(&dir?.path(), ".blob")?;
+            }
+        }
+        Ok(has_data)
+    }
+
     /// The root key pair, mode 0600.
     pub fn credentials(&self) -> PathBuf {
         self.path.join("credentials")
@@ -113,6 +127,22 @@ fn is_vacant(path: &Path) -> io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Whether a directory has a file whose name ends so; one that is not there has none.
+fn has_entry(dir: &Path, ending: &str) -> io::Result<bool> {
+    let entries = match fs::read_dir(dir) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(false);
+        }
+        entries => entries?,
+    };
+    for entry in entries {
+        if entry?.file_name().to_string_lossy().ends_with(ending) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Takes the lock, and writes who has it for the next one who tries.
@@ -195,6 +225,21 @@ mod tests {
         fs::write(dir.path().join("thesis.tex"), "x").expect("writable");
         assert!(matches!(DataDir::open(dir.path()), Err(DataDirError::Foreign { .. })));
         assert_eq!(fs::read_dir(dir.path()).expect("lists").count(), 1);
+    }
+
+    #[test]
+    fn data_without_a_catalog_is_noticed() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let data = DataDir::open(dir.path()).expect("opens");
+        let lost = || data.lost_its_catalog().expect("readable");
+        assert!(!lost(), "nothing is here");
+        fs::create_dir_all(data.blobs().join("00")).expect("writable");
+        assert!(!lost(), "still nothing");
+        fs::write(data.blobs().join("00/x.blob"), "x").expect("writable");
+        assert!(lost());
+        fs::create_dir(data.log()).expect("writable");
+        fs::write(data.log().join("1.seg"), "x").expect("writable");
+        assert!(!lost(), "the log tells");
     }
 
     #[test]

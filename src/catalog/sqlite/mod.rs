@@ -205,6 +205,12 @@ impl SqliteCatalog {
         Ok(lsn)
     }
 
+    /// The last commit of each snapshot beside the database, and whether its file is sound. Blocks.
+    pub fn check_snapshots(&self) -> std::io::Result<Vec<(Lsn, bool)>> {
+        let snapshots = snapshots::Snapshots::of(&self.path);
+        snapshots.list()?.into_iter().map(|lsn| Ok((lsn, snapshots.is_sound(lsn)?))).collect()
+    }
+
     /// The last commit that readers see.
     pub async fn applied_lsn(&self) -> ReadResult<Lsn> {
         read::applied_lsn(&mut *self.reader().await?).await.map_err(read_failed)

@@ -93,15 +93,25 @@ pub(super) async fn connect_writer(path: &Path) -> Result<SqliteConnection, Open
 }
 
 /// Tells damage from other trouble.
-fn refused(path: &Path, error: sqlx::Error) -> OpenError {
-    // Primary result codes SQLITE_CORRUPT (11) and SQLITE_NOTADB (26).
-    let code = error.as_database_error().and_then(|e| e.code()).and_then(|c| c.parse().ok());
-    match code.map(|code: i32| code & 0xff) {
-        Some(11 | 26) => {
-            OpenError::Damaged { path: path.to_owned(), detail: error.to_string().into() }
-        }
-        _ => OpenError::Sql(error),
+pub(super) fn refused(path: &Path, error: sqlx::Error) -> OpenError {
+    match is_damage(&error) {
+        true => OpenError::Damaged { path: path.to_owned(), detail: error.to_string().into() },
+        false => OpenError::Sql(error),
     }
+}
+
+/// Primary result codes SQLITE_CORRUPT (11) and SQLITE_NOTADB (26), also behind other errors.
+fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let code = error.downcast_ref::<sqlx::Error>().and_then(|e| e.as_database_error());
+        let code = code.and_then(|e| e.code()).and_then(|code| code.parse::<i32>().ok());
+        if matches!(code.map(|code| code & 0xff), Some(11 | 26)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 async fn table_count(conn: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
@@ -126,7 +136,10 @@ async fn migrate(conn: &mut SqliteConnection, path: &Path, existed: bool) -> Res
     if existed && found < known {
         back_up(conn, path, found).await?;
     }
-    MIGRATIONS.run(&mut *conn).await.map_err(|e| OpenError::Migration(e.to_string().into()))
+    MIGRATIONS.run(&mut *conn).await.map_err(|e| match is_damage(&e) {
+        true => OpenError::Damaged { path: path.to_owned(), detail: e.to_string().into() },
+        false => OpenError::Migration(e.to_string().into()),
+    })
 }
 
 async fn schema_version(conn: &mut SqliteConnection) -> Result<i64, sqlx::Error> {

@@ -100,7 +100,12 @@ fn run_on(disk: LogDisk, parts: Parts) -> std::io::Result<()> {
 
 async fn serve(engine: Rc<dyn IoEngine>, parts: Parts) {
     let Parts { settings, clock, rng, requests, ready } = parts;
-    match start(engine, settings, clock, rng).await {
+    let path = settings.path.clone();
+    let started = start(engine, settings, clock, rng).await.map_err(|error| match error {
+        OpenError::Sql(error) => schema::refused(&path, error),
+        other => other,
+    });
+    match started {
         Ok(writer) => {
             let _ = ready.send(Ok(writer.shared.clone()));
             drop(ready);
