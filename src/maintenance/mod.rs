@@ -1,4 +1,4 @@
-//! The operator's commands on everything that is stored: check, scrub, backup, restore.
+//! The operator's walks over everything that is stored.
 //!
 //! Owns walks over the whole catalog and the whole disk, and what they report. It never changes
 //! what a client stored, never removes a blob, and never holds up requests: what runs beside the
@@ -46,7 +46,6 @@ impl MaintenanceError {
 
 /// The files of a data directory, for one thread. Made inside a ring.
 pub struct Disk {
-    engine: Rc<dyn IoEngine>,
     blobs: BlobFiles,
     segments: SegmentReader,
     log: LogFiles,
@@ -62,8 +61,7 @@ impl Disk {
         Disk {
             blobs: BlobFiles::new(engine.clone(), blobs.to_owned()),
             segments: SegmentReader::new(engine.clone(), log.to_owned()),
-            log: LogFiles::new(engine.clone(), log.to_owned()),
-            engine,
+            log: LogFiles::new(engine, log.to_owned()),
         }
     }
 }
