@@ -108,6 +108,7 @@ proptest! {
             pair.run(after).await;
             let wanted = dump(&catalog).await;
             drop(pair.release_other());
+            catalog.close().await;
             drop(catalog);
             match lose {
                 0 => remove_database(&place.database()),
@@ -120,6 +121,7 @@ proptest! {
             check_same(&dump(&catalog).await, &wanted);
             audit(&catalog).await;
             pair.compare(&*catalog).await;
+            catalog.close().await;
         });
     }
 }
@@ -145,11 +147,13 @@ async fn filled() -> (Place, Vec<String>) {
 /// Opens the catalog and reads every row through it; `Err` says that the damage was noticed.
 async fn read_everything(place: &Place) -> Result<Vec<String>, String> {
     let catalog = place.try_open().map_err(|e| e.to_string())?;
-    let found = catalog.audit().await.map_err(|e| e.to_string())?;
-    if found.problems.total > 0 {
-        return Err(found.problems.described.join("; "));
-    }
-    Ok(dump(&catalog).await)
+    let found = match catalog.audit().await {
+        Err(error) => Err(error.to_string()),
+        Ok(found) if found.problems.total > 0 => Err(found.problems.described.join("; ")),
+        Ok(_) => Ok(dump(&catalog).await),
+    };
+    catalog.close().await;
+    found
 }
 
 fn change(path: &Path, at: usize, with: impl FnOnce(&mut [u8])) {
@@ -213,7 +217,7 @@ fn a_damaged_snapshot_is_passed_over() {
         let (catalog, recovered) = recover(&place).unwrap();
         assert_eq!((recovered.snapshot, recovered.refused.len()), (Some(older), 1));
         check_same(&dump(&catalog).await, &wanted);
-        drop(catalog);
+        catalog.close().await;
         remove_database(&place.database());
         check_same(&dump(&place.open()).await, &wanted);
     });

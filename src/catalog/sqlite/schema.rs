@@ -79,17 +79,33 @@ pub(super) async fn connect_writer(path: &Path) -> Result<SqliteConnection, Open
     }
     let options = options(path, WRITER_CACHE_KIB);
     let mut conn = SqliteConnection::connect_with(&options).await.map_err(|e| refused(path, e))?;
+    match set_up(&mut conn, path).await {
+        Ok(()) => Ok(conn),
+        Err(error) => Err(close_after(conn, error).await),
+    }
+}
+
+/// Closes a connection that is of no use, and gives the error back. A connection that is merely
+/// dropped closes later, on its own thread, and takes the write-ahead log of whatever database
+/// then stands at the path along.
+pub(super) async fn close_after(conn: SqliteConnection, error: OpenError) -> OpenError {
+    if let Err(error) = conn.close().await {
+        tracing::warn!(%error, "closing a catalog that cannot be opened");
+    }
+    error
+}
+
+async fn set_up(conn: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
     // A file without tables is one whose creation was cut short.
-    let existed = table_count(&mut conn).await.map_err(|e| refused(path, e))? > 0;
+    let existed = table_count(conn).await.map_err(|e| refused(path, e))? > 0;
     if existed {
-        check_file(&mut conn, path).await?;
+        check_file(conn, path).await?;
     } else {
         let text = AssertSqlSafe(format!("PRAGMA application_id = {APPLICATION_ID}"));
-        sqlx::query(text).execute(&mut conn).await?;
+        sqlx::query(text).execute(&mut *conn).await?;
     }
-    migrate(&mut conn, path, existed).await?;
-    check_settings(&mut conn).await?;
-    Ok(conn)
+    migrate(conn, path, existed).await?;
+    check_settings(conn).await
 }
 
 /// Tells damage from other trouble.

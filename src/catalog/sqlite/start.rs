@@ -4,6 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, RwLock, mpsc as std_mpsc};
 
+use sqlx::SqliteConnection;
 use tokio::sync::mpsc;
 
 use super::index::Index;
@@ -123,20 +124,12 @@ async fn start(
     clock: Arc<dyn Clock>,
     rng: Rng,
 ) -> Result<Writer, OpenError> {
-    let SqliteSettings { path, log_dir, .. } = &settings;
-    let mut conn = schema::connect_writer(path).await?;
-    let mut state = replay::load_state(&mut conn).await?;
+    let mut conn = schema::connect_writer(&settings.path).await?;
     let now_ms = clock.now_ms();
-    let end = replay::replay(&mut conn, engine.clone(), log_dir, now_ms, &mut state).await?;
-    let log = LogWriter::open(engine, log_dir, settings.log, end, rng).await?;
-    let readers = Readers::open(path, settings.readers).await?;
-    let shared = Arc::new(Shared {
-        figures: super::CommitFigures::default(),
-        clock,
-        index: Index::new(settings.index_bytes_max),
-        names: RwLock::new(state.names.clone()),
-        readers,
-    });
+    let (state, log, shared) = match prepare(&mut conn, engine, &settings, clock, rng).await {
+        Ok(prepared) => prepared,
+        Err(error) => return Err(schema::close_after(conn, error).await),
+    };
     let mut writer = Writer {
         conn,
         log,
@@ -150,6 +143,29 @@ async fn start(
     };
     writer.purge_completed().await?;
     Ok(writer)
+}
+
+/// Replays the log, opens its end for writing, and connects the readers.
+async fn prepare(
+    conn: &mut SqliteConnection,
+    engine: Rc<dyn IoEngine>,
+    settings: &SqliteSettings,
+    clock: Arc<dyn Clock>,
+    rng: Rng,
+) -> Result<(replay::State, LogWriter, Arc<Shared>), OpenError> {
+    let SqliteSettings { path, log_dir, .. } = settings;
+    let mut state = replay::load_state(conn).await?;
+    let end = replay::replay(conn, engine.clone(), log_dir, clock.now_ms(), &mut state).await?;
+    let log = LogWriter::open(engine, log_dir, settings.log, end, rng).await?;
+    let readers = Readers::open(path, settings.readers).await?;
+    let shared = Arc::new(Shared {
+        figures: super::CommitFigures::default(),
+        clock,
+        index: Index::new(settings.index_bytes_max),
+        names: RwLock::new(state.names.clone()),
+        readers,
+    });
+    Ok((state, log, shared))
 }
 
 /// A database that is lost is made again: from the newest snapshot, if any, and the log.
