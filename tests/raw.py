@@ -190,10 +190,14 @@ def header_list(headers):
 
 
 class Client:
-    """Signed requests of one user over one kept-alive connection, opened when needed."""
+    """Signed requests of one user over one kept-alive connection, opened when needed.
+
+    Without a user the requests have no signature.
+    """
 
     def __init__(self, endpoint, user, region="us-east-1"):
-        self.endpoint, self.user, self.v4 = endpoint, user, V4(user, region)
+        self.endpoint, self.user = endpoint, user
+        self.v4 = V4(user, region) if user else None
         self.connection = None
 
     def close(self):
@@ -204,6 +208,8 @@ class Client:
     def signed_headers(self, method, path, query="", headers=None, body=b"", *, payload=None,
                        when=None, signed=None, host=None, sign_path=None, v4=None):
         """The headers to send; `payload` overrides the payload hash, `sign_path` what is signed."""
+        if not (self.v4 or v4):
+            return [("Host", host or self.endpoint.host_header), *header_list(headers)]
         when = when or now()
         if payload is None:
             payload = hashlib.sha256(body).hexdigest() if body else EMPTY_SHA256

@@ -25,7 +25,8 @@ macro_rules! catalog_suite {
                 versions_of_unversioned_buckets_are_null, usage_is_exact,
                 a_file_must_be_pending, blobs_die_once, abandoned_blobs_die,
                 unknown_buckets_are_refused, users_and_keys_come_and_go,
-                known_blobs_are_told_apart, access_lists_are_kept;
+                known_blobs_are_told_apart, access_lists_are_kept,
+                configurations_come_and_go;
             copies: a_copy_shares_the_blob, a_copy_onto_itself_keeps_the_blob,
                 a_copy_of_a_changed_source_is_refused, a_copied_part_shares_the_blob,
                 packed_blobs_follow_their_references, a_relocated_blob_is_found_again;

@@ -73,6 +73,7 @@ pub mod mutation {
                 created_ms: 1,
                 location: String::new(),
                 acl: None,
+                configs: Default::default(),
             }),
             1 => Mutation::DeleteBucket(BucketId(u64::MAX)),
             2 => Mutation::DeleteObjects {

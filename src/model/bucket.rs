@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
 
-use super::{BucketId, CannedAcl, OwnerId};
+use super::{BucketConfigs, BucketId, CannedAcl, OwnerId};
 
 /// A bucket as the catalog keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -24,6 +24,9 @@ pub struct Bucket {
     /// `None` is private.
     #[n(5)]
     pub acl: Option<CannedAcl>,
+    /// Kept apart from the bucket's own row and record.
+    #[cbor(skip)]
+    pub configs: BucketConfigs,
 }
 
 /// A valid bucket name.

@@ -191,6 +191,12 @@ pub enum Proposal {
         version: Option<VersionId>,
         acl: CannedAcl,
     },
+    /// Puts a configuration document in the place of the one of that name; `None` removes it.
+    SetBucketConfig {
+        bucket: BucketId,
+        name: String,
+        document: Option<Vec<u8>>,
+    },
 }
 
 /// What a commit did.
@@ -346,6 +352,15 @@ pub enum Mutation {
         version: VersionId,
         #[n(3)]
         acl: CannedAcl,
+    },
+    #[n(20)]
+    SetBucketConfig {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        name: String,
+        #[cbor(n(2), with = "minicbor::bytes")]
+        document: Option<Vec<u8>>,
     },
 }
 

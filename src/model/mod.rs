@@ -6,6 +6,7 @@
 
 pub mod acl;
 pub mod bucket;
+pub mod bucket_config;
 pub mod checksum;
 pub mod commit;
 pub mod condition;
@@ -16,6 +17,7 @@ pub mod user;
 
 pub use acl::CannedAcl;
 pub use bucket::{Bucket, BucketName};
+pub use bucket_config::{BucketConfig, BucketConfigs};
 pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumKind};
 pub use commit::{CommitError, Committed, Proposal};
 pub use condition::{EtagMatch, WriteCondition};

@@ -112,6 +112,7 @@ mod tests {
             created_ms: 0,
             location: String::new(),
             acl,
+            configs: Default::default(),
         }
     }
 

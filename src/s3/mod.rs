@@ -8,6 +8,7 @@ pub mod authorise;
 pub mod aws_chunked;
 pub mod body;
 pub mod claims;
+pub mod cors;
 pub mod error;
 pub mod etag;
 pub mod headers;
@@ -21,6 +22,7 @@ pub mod request;
 pub mod response;
 pub mod router;
 pub mod state;
+pub mod tagging;
 pub mod time;
 pub mod xml;
 

@@ -92,9 +92,9 @@ operations! {
     GET Bucket "versioning" GetBucketVersioning Probe;
     GET Bucket "policy" GetBucketPolicy Probe;
     GET Bucket "policyStatus" GetBucketPolicyStatus Probe;
-    GET Bucket "cors" GetBucketCors Probe;
+    GET Bucket "cors" GetBucketCors Full;
     GET Bucket "lifecycle" GetBucketLifecycleConfiguration Probe;
-    GET Bucket "tagging" GetBucketTagging Probe;
+    GET Bucket "tagging" GetBucketTagging Full;
     GET Bucket "encryption" GetBucketEncryption Probe;
     GET Bucket "website" GetBucketWebsite Probe;
     GET Bucket "replication" GetBucketReplication Probe;
@@ -115,12 +115,12 @@ operations! {
     PUT Bucket "versioning" PutBucketVersioning Refused;
     PUT Bucket "policy" PutBucketPolicy Refused;
     DELETE Bucket "policy" DeleteBucketPolicy Refused;
-    PUT Bucket "cors" PutBucketCors Refused;
-    DELETE Bucket "cors" DeleteBucketCors Refused;
+    PUT Bucket "cors" PutBucketCors Full;
+    DELETE Bucket "cors" DeleteBucketCors Full;
     PUT Bucket "lifecycle" PutBucketLifecycleConfiguration Refused;
     DELETE Bucket "lifecycle" DeleteBucketLifecycle Refused;
-    PUT Bucket "tagging" PutBucketTagging Refused;
-    DELETE Bucket "tagging" DeleteBucketTagging Refused;
+    PUT Bucket "tagging" PutBucketTagging Full;
+    DELETE Bucket "tagging" DeleteBucketTagging Full;
     PUT Bucket "encryption" PutBucketEncryption Refused;
     DELETE Bucket "encryption" DeleteBucketEncryption Refused;
     PUT Bucket "website" PutBucketWebsite Refused;

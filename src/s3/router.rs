@@ -23,6 +23,7 @@ use send_wrapper::SendWrapper;
 
 use super::authorise::{authorise, looks_at_object};
 use super::body::RequestBody;
+use super::cors;
 use super::error::{S3Error, S3ErrorCode};
 use super::host::Target;
 use super::operation::{Operation, Scope, Support, identify};
@@ -63,12 +64,14 @@ async fn answer(s3: &S3State, request: Request) -> Response {
     let is_head = parts.method == Method::HEAD;
     let expects = parts.headers.contains_key(EXPECT);
     let resource = parts.uri.path().to_owned();
-    let outcome = serve(s3, parts, trace.as_ref(), &mut body).await;
+    let mut cors = HeaderMap::new();
+    let outcome = serve(s3, parts, trace.as_ref(), &mut body, &mut cors).await;
     let mut response = outcome.unwrap_or_else(|error| {
         log_error(&error);
         error.response(&resource, &id, is_head).map(Body::from)
     });
     let headers = response.headers_mut();
+    headers.extend(cors);
     // Both are hex digits or constants of ours, which any header may hold.
     headers.insert(REQUEST_ID, super::response::header_value(&id));
     headers.insert(HOST_ID, HeaderValue::from_static("goblin-store"));
@@ -84,12 +87,14 @@ async fn answer(s3: &S3State, request: Request) -> Response {
     response
 }
 
-/// The pipeline. The body stays with the caller, who sees what was left of it.
+/// The pipeline. The body stays with the caller, who sees what was left of it; `cors` are headers
+/// that the answer gets, whatever it is.
 async fn serve(
     s3: &S3State,
     parts: Parts,
     trace: Option<&RequestTrace>,
     body: &mut RequestBody,
+    cors: &mut HeaderMap,
 ) -> Result<Response, S3Error> {
     let parsed = parse(s3, &parts)?;
     let operation = parsed.operation;
@@ -98,13 +103,22 @@ async fn serve(
         let key_len = parsed.target.key.as_ref().map_or(0, |key| key.as_str().len());
         trace.describe(operation.name(), bucket, key_len);
     }
+    // Before the caller is known: a page must be able to read why it was refused.
+    let named = parsed.target.bucket.as_deref();
+    let bucket_there = named.and_then(|name| s3.store.catalog().bucket(name));
+    if let Some(bucket) = &bucket_there {
+        *cors = cors::headers_of_answer(bucket, &parts.method, &parts.headers);
+    }
     if operation == Operation::PreflightRequest {
-        return ops::preflight(&parts.headers);
+        let names_object = parsed.target.key.is_some();
+        return ops::preflight(bucket_there.as_deref(), names_object, &parts.headers);
     }
     let (identity, verified) =
         s3.authenticate(&parts, host_of(&parts)?, &parsed.target, &parsed.query)?;
     let bucket = match &parsed.target.bucket {
-        Some(name) if operation != Operation::CreateBucket => Some(find_bucket(s3, name)?),
+        Some(name) if operation != Operation::CreateBucket => {
+            Some(bucket_there.ok_or_else(|| no_such_bucket(name))?)
+        }
         _ => None,
     };
     let expected = parts.headers.get("x-amz-expected-bucket-owner");
@@ -175,11 +189,8 @@ fn not_allowed(method: &Method) -> S3Error {
     S3Error::new(S3ErrorCode::MethodNotAllowed).detail("Method", method.as_str())
 }
 
-fn find_bucket(s3: &S3State, name: &str) -> Result<Arc<Bucket>, S3Error> {
-    s3.store
-        .catalog()
-        .bucket(name)
-        .ok_or_else(|| S3Error::new(S3ErrorCode::NoSuchBucket).detail("BucketName", name))
+fn no_such_bucket(name: &str) -> S3Error {
+    S3Error::new(S3ErrorCode::NoSuchBucket).detail("BucketName", name)
 }
 
 /// The object whose own access list decides, for a caller who is not the bucket's owner. What is

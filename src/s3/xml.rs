@@ -132,6 +132,14 @@ impl<'a> Element<'a> {
         if self.name == name { Ok(()) } else { Err(S3ErrorCode::MalformedXML.into()) }
     }
 
+    /// **Errors** `MalformedXML` when there are children of other names than these.
+    pub fn expect_children(&self, names: &[&str]) -> Result<(), S3Error> {
+        match self.children.iter().all(|child| names.contains(&child.name)) {
+            true => Ok(()),
+            false => Err(S3ErrorCode::MalformedXML.into()),
+        }
+    }
+
     /// The first child of that name.
     pub fn child(&self, name: &str) -> Option<&Element<'a>> {
         self.children.iter().find(|c| c.name == name)

@@ -175,6 +175,17 @@ impl ObjectStore {
         self.commit(Proposal::SetBucketAcl { bucket, acl }).await.map(drop)
     }
 
+    /// Puts a configuration document in the place of the one of that name; `None` removes it.
+    pub async fn set_bucket_config(
+        &self,
+        bucket: BucketId,
+        name: &str,
+        document: Option<Vec<u8>>,
+    ) -> StoreResult<()> {
+        let name = name.to_owned();
+        self.commit(Proposal::SetBucketConfig { bucket, name, document }).await.map(drop)
+    }
+
     /// Replaces the access control list of the named or current version.
     pub async fn set_object_acl(
         &self,

@@ -173,3 +173,32 @@ def test_errors(client, bucket):
         with pytest.raises(ClientError) as caught:
             call()
         assert code is None or caught.value.response["Error"]["Code"] == code
+
+
+def test_bucket_configurations(client, bucket):
+    rule = {"ID": "one", "AllowedOrigins": ["https://*.example"], "AllowedMethods": ["GET", "PUT"],
+            "AllowedHeaders": ["*"], "ExposeHeaders": ["ETag"], "MaxAgeSeconds": 60}
+    tags = [{"Key": "a", "Value": "1"}, {"Key": "b c", "Value": ""}]
+    for missing, call in (("NoSuchCORSConfiguration", client.get_bucket_cors),
+                          ("NoSuchTagSet", client.get_bucket_tagging)):
+        with pytest.raises(ClientError) as error:
+            call(Bucket=bucket)
+        assert error.value.response["Error"]["Code"] == missing
+    client.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [rule]})
+    client.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": tags})
+    assert client.get_bucket_cors(Bucket=bucket)["CORSRules"] == [rule]
+    assert client.get_bucket_tagging(Bucket=bucket)["TagSet"] == tags
+    client.delete_bucket_cors(Bucket=bucket)
+    client.delete_bucket_tagging(Bucket=bucket)
+    with pytest.raises(ClientError):
+        client.get_bucket_cors(Bucket=bucket)
+
+
+def test_bucket_configurations_survive_a_restart(own_store):
+    client = make_client(own_store.endpoint())
+    client.create_bucket(Bucket="kept")
+    tags = [{"Key": "a", "Value": "1"}]
+    client.put_bucket_tagging(Bucket="kept", Tagging={"TagSet": tags})
+    own_store.restart(kill=True)
+    client = make_client(own_store.endpoint())
+    assert client.get_bucket_tagging(Bucket="kept")["TagSet"] == tags

@@ -13,9 +13,9 @@ use crate::model::commit::{
     CopySource, DeleteEntry, Deleted, Mutation, PackedBytes, ProposedData, slice_extents,
 };
 use crate::model::{
-    AccessKey, BlobId, BlobPlace, BlobRef, Bucket, BucketId, BucketName, CannedAcl, Checksum,
-    CommitError, Committed, ETag, Extent, Key, Lsn, ObjectMetadata, ObjectVersion, OwnerId, Part,
-    Proposal, Upload, UploadId, VersionId, WriteCondition,
+    AccessKey, BlobId, BlobPlace, BlobRef, Bucket, BucketConfigs, BucketId, BucketName, CannedAcl,
+    Checksum, CommitError, Committed, ETag, Extent, Key, Lsn, ObjectMetadata, ObjectVersion,
+    OwnerId, Part, Proposal, Upload, UploadId, VersionId, WriteCondition,
 };
 
 /// What a blob file or packed blob is to the catalog.
@@ -188,10 +188,7 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
             copy_object(view, at, put, &source)
         }
         Proposal::DeleteObjects { bucket, entries } => delete_objects(view, bucket, entries),
-        Proposal::CreateUpload { upload } => {
-            require_bucket(view, upload.bucket)?;
-            Ok(Decision::done(Mutation::CreateUpload(upload)))
-        }
+        Proposal::CreateUpload { upload } => multipart::create(view, upload),
         Proposal::PutPart { bucket, key, upload, number, etag, checksum, data } => {
             multipart::require_upload(view, bucket, &key, upload)?;
             let (extents, packed) = take_data(view, data)?;
@@ -217,8 +214,7 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
             multipart::complete(view, at, complete)
         }
         Proposal::AbortUpload { bucket, key, upload } => {
-            multipart::require_upload(view, bucket, &key, upload)?;
-            Ok(Decision::done(Mutation::AbortUpload(upload)))
+            multipart::abort(view, bucket, &key, upload)
         }
         Proposal::PutUser { user } => Ok(Decision::done(Mutation::PutUser(user))),
         Proposal::PutAccessKey { key } => put_access_key(view, key),
@@ -227,6 +223,9 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
         Proposal::SetBucketAcl { bucket, acl } => set_bucket_acl(view, bucket, acl),
         Proposal::SetObjectAcl { bucket, key, version, acl } => {
             set_object_acl(view, bucket, key, version, acl)
+        }
+        Proposal::SetBucketConfig { bucket, name, document } => {
+            set_bucket_config(view, bucket, name, document)
         }
     }
 }
@@ -253,7 +252,8 @@ fn create_bucket(
         return Ok(Decision::nothing(Committed::Bucket { bucket, existed: true }));
     }
     let id = view.next_bucket_id();
-    let bucket = Bucket { id, name, owner, created_ms: at.now_ms, location, acl: None };
+    let configs = BucketConfigs::default();
+    let bucket = Bucket { id, name, owner, created_ms: at.now_ms, location, acl: None, configs };
     let answer = Committed::Bucket { bucket: Arc::new(bucket.clone()), existed: false };
     Ok(Decision::logged(Mutation::CreateBucket(bucket), None, answer))
 }
@@ -407,6 +407,16 @@ fn relocate(view: &dyn View, data: PackedBytes, from: BlobPlace) -> Decided {
 fn set_bucket_acl(view: &dyn View, bucket: BucketId, acl: CannedAcl) -> Decided {
     require_bucket(view, bucket)?;
     Ok(Decision::done(Mutation::SetBucketAcl { bucket, acl }))
+}
+
+fn set_bucket_config(
+    view: &dyn View,
+    bucket: BucketId,
+    name: String,
+    document: Option<Vec<u8>>,
+) -> Decided {
+    require_bucket(view, bucket)?;
+    Ok(Decision::done(Mutation::SetBucketConfig { bucket, name, document }))
 }
 
 fn set_object_acl(

@@ -32,6 +32,16 @@ pub(super) fn require_upload(
         .ok_or(CommitError::NoSuchUpload)
 }
 
+pub(super) fn create(view: &dyn View, upload: Upload) -> Decided {
+    require_bucket(view, upload.bucket)?;
+    Ok(Decision::done(Mutation::CreateUpload(upload)))
+}
+
+pub(super) fn abort(view: &dyn View, bucket: BucketId, key: &Key, upload: UploadId) -> Decided {
+    require_upload(view, bucket, key, upload)?;
+    Ok(Decision::done(Mutation::AbortUpload(upload)))
+}
+
 /// A part's fields beside its bytes.
 pub(super) struct PartFields {
     pub upload: UploadId,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Blob, State};
 use crate::catalog::decide::{BlobState, CompletedUpload, Intent, Moment, completion_record};
 use crate::model::commit::Mutation;
-use crate::model::{BlobPlace, BucketId, Extent, Lsn, UploadId};
+use crate::model::{BlobId, BlobPlace, BucketConfig, BucketId, Extent, Lsn, UploadId};
 
 impl State {
     pub(super) fn intend(&mut self, intent: Intent) {
@@ -78,12 +78,7 @@ impl State {
             Mutation::DeleteAccessKey(access_key) => {
                 self.access_keys.remove(&access_key);
             }
-            Mutation::Relocate(id) => {
-                if let Some(blob) = self.blobs.get_mut(&id) {
-                    blob.state = BlobState::Live(place);
-                }
-                self.move_extents(id, place);
-            }
+            Mutation::Relocate(id) => self.relocate(id, place),
             Mutation::SetBucketAcl { bucket, acl } => {
                 if let Some(found) = self.buckets.values_mut().find(|b| b.id == bucket) {
                     Arc::make_mut(found).acl = Some(acl);
@@ -94,6 +89,16 @@ impl State {
                     Arc::make_mut(version).metadata.acl = Some(acl);
                 }
             }
+            Mutation::SetBucketConfig { bucket, name, document } => {
+                self.configure(bucket, &name, document);
+            }
+        }
+    }
+
+    fn configure(&mut self, bucket: BucketId, name: &str, document: Option<Vec<u8>>) {
+        if let Some(found) = self.buckets.values_mut().find(|b| b.id == bucket) {
+            let config = document.map(|document| Arc::new(BucketConfig::new(document)));
+            Arc::make_mut(found).configs.set(name, config);
         }
     }
 
@@ -148,8 +153,15 @@ impl State {
         }
     }
 
+    fn relocate(&mut self, id: BlobId, place: BlobPlace) {
+        if let Some(blob) = self.blobs.get_mut(&id) {
+            blob.state = BlobState::Live(place);
+        }
+        self.move_extents(id, place);
+    }
+
     /// Shows the new place in every version and part that refers to the blob.
-    fn move_extents(&mut self, id: crate::model::BlobId, place: BlobPlace) {
+    fn move_extents(&mut self, id: BlobId, place: BlobPlace) {
         let versions = self.objects.values_mut().map(|v| &mut Arc::make_mut(v).extents);
         let parts = self.parts.values_mut().map(|part| &mut part.extents);
         for extent in versions.chain(parts).flatten() {

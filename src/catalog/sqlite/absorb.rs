@@ -9,7 +9,9 @@ use crate::catalog::decide::{
     BlobState, CompletedUpload, Intent, UNPLACED, completion_record, place_extents,
 };
 use crate::model::commit::Mutation;
-use crate::model::{BlobId, BlobPlace, BucketId, Extent, Key, Lsn, ObjectVersion, Part, UploadId};
+use crate::model::{
+    BlobId, BlobPlace, BucketConfig, BucketId, Extent, Key, Lsn, ObjectVersion, Part, UploadId,
+};
 
 impl Working {
     pub fn intend(&mut self, intent: Intent) {
@@ -75,6 +77,10 @@ impl Working {
                 if let Some(version) = self.objects.change(&entry) {
                     Arc::make_mut(version).metadata.acl = Some(*acl);
                 }
+            }
+            Mutation::SetBucketConfig { bucket, name, document } => {
+                let config = document.clone().map(|text| Arc::new(BucketConfig::new(text)));
+                self.rename(NameChange::SetConfig(*bucket, name.clone(), config));
             }
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::model::{AccessKey, Bucket, BucketId, User};
+use crate::model::{AccessKey, Bucket, BucketConfig, BucketId, User};
 
 /// All names of the store at one commit.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,7 @@ pub(super) struct Names {
 pub(super) enum NameChange {
     PutBucket(Arc<Bucket>),
     DeleteBucket(BucketId),
+    SetConfig(BucketId, String, Option<Arc<BucketConfig>>),
     PutUser(User),
     PutAccessKey(AccessKey),
     DeleteAccessKey(String),
@@ -65,6 +66,12 @@ impl Names {
         self.access_keys.values().cloned().collect()
     }
 
+    fn configure(&mut self, id: BucketId, name: &str, config: Option<Arc<BucketConfig>>) {
+        let Some(bucket) = self.by_id.get_mut(&id) else { return };
+        Arc::make_mut(bucket).configs.set(name, config);
+        self.by_name.insert(bucket.name.as_str().to_owned(), bucket.clone());
+    }
+
     pub fn apply(&mut self, change: &NameChange) {
         match change {
             NameChange::PutBucket(bucket) => {
@@ -76,6 +83,9 @@ impl Names {
                 if let Some(bucket) = self.by_id.remove(id) {
                     self.by_name.remove(bucket.name.as_str());
                 }
+            }
+            NameChange::SetConfig(id, name, config) => {
+                self.configure(*id, name, config.clone());
             }
             NameChange::PutUser(user) => {
                 self.users.insert(user.id.clone(), user.clone());

@@ -55,6 +55,9 @@ const SET_USAGE: &str = "UPDATE buckets SET object_count = ?, object_bytes = ? W
 const PUT_BUCKET: &str = "INSERT INTO buckets \
                           (id, name, object_count, object_bytes, body) VALUES (?, ?, 0, 0, ?) \
                           ON CONFLICT (id) DO UPDATE SET body = excluded.body";
+const PUT_CONFIG: &str =
+    "INSERT OR REPLACE INTO bucket_config (bucket_id, name, document) VALUES (?, ?, ?)";
+const DELETE_CONFIG: &str = "DELETE FROM bucket_config WHERE bucket_id = ? AND name = ?";
 const PUT_USER: &str = "INSERT OR REPLACE INTO users (id, body) VALUES (?, ?)";
 const PUT_ACCESS_KEY: &str = "INSERT OR REPLACE INTO access_keys (access_key, body) VALUES (?, ?)";
 const SET_META: &str = "UPDATE meta SET value = max(value, ?) WHERE name = ?";
@@ -95,6 +98,15 @@ fn persist_names(batch: &mut Batch<'_>, working: &Working) -> SqlResult<()> {
                 batch.add(config, |args| args.count(id.0))?;
                 batch.add("DELETE FROM buckets WHERE id = ?", |args| args.count(id.0))?;
             }
+            NameChange::SetConfig(id, name, Some(config)) => batch.add(PUT_CONFIG, |args| {
+                args.count(id.0)?;
+                args.text(name)?;
+                args.bytes(config.document())
+            })?,
+            NameChange::SetConfig(id, name, None) => batch.add(DELETE_CONFIG, |args| {
+                args.count(id.0)?;
+                args.text(name)
+            })?,
             NameChange::PutUser(user) => batch.add(PUT_USER, |args| {
                 args.text(&user.id)?;
                 args.cbor(user)
@@ -238,7 +250,8 @@ pub(super) fn statements() -> Vec<String> {
         PUT_COMPLETED,
         CHANGE_SEGMENTS,
     ];
-    let single = [SET_USAGE, PUT_BUCKET, PUT_USER, PUT_ACCESS_KEY, SET_META];
+    let single =
+        [SET_USAGE, PUT_BUCKET, PUT_CONFIG, DELETE_CONFIG, PUT_USER, PUT_ACCESS_KEY, SET_META];
     let of_rows = of_rows.iter().map(|statement| statement.sized(3).0);
     of_rows.chain(single.map(str::to_owned)).collect()
 }

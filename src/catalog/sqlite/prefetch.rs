@@ -108,6 +108,7 @@ impl Wanted {
                 self.objects.insert((*bucket, key.clone()));
             }
             Proposal::SetBucketAcl { .. }
+            | Proposal::SetBucketConfig { .. }
             | Proposal::CreateBucket { .. }
             | Proposal::PutUser { .. }
             | Proposal::PutAccessKey { .. }
@@ -145,6 +146,7 @@ impl Wanted {
                 self.objects.insert((*bucket, key.clone()));
             }
             Mutation::SetBucketAcl { .. }
+            | Mutation::SetBucketConfig { .. }
             | Mutation::CreateBucket(_)
             | Mutation::PutUser(_)
             | Mutation::PutAccessKey(_)

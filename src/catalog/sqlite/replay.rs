@@ -16,7 +16,7 @@ use super::working::Working;
 use crate::catalog::Usage;
 use crate::log::{Replay, ReplayEnd};
 use crate::model::commit::Mutation;
-use crate::model::{AccessKey, BlobId, BlobPlace, Bucket, BucketId, Lsn, User};
+use crate::model::{AccessKey, BlobId, BlobPlace, Bucket, BucketConfig, BucketId, Lsn, User};
 use crate::sys::engine::IoEngine;
 
 /// Commits of the log that go into SQLite in one transaction.
@@ -41,6 +41,12 @@ pub(super) async fn load_state(conn: &mut SqliteConnection) -> SqlResult<State> 
         };
         usage.insert(bucket.id, figures);
         names.apply(&NameChange::PutBucket(Arc::new(bucket)));
+    }
+    let text = "SELECT bucket_id, name, document FROM bucket_config";
+    for row in query(text, Args::default()).fetch_all(&mut *conn).await? {
+        let id = BucketId(rows::count(&row, "bucket_id")?);
+        let config = Some(Arc::new(BucketConfig::new(rows::bytes(&row, "document")?)));
+        names.apply(&NameChange::SetConfig(id, rows::text(&row, "name")?, config));
     }
     for row in query("SELECT body FROM users", Args::default()).fetch_all(&mut *conn).await? {
         names.apply(&NameChange::PutUser(rows::body::<User>(&row)?));

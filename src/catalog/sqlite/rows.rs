@@ -187,6 +187,10 @@ pub(super) fn id(row: &SqliteRow, column: &str) -> SqlResult<[u8; 16]> {
     raw.try_into().map_err(|e| bad(column, e))
 }
 
+pub(super) fn text(row: &SqliteRow, column: &str) -> SqlResult<String> {
+    row.try_get(column)
+}
+
 pub(super) fn bytes(row: &SqliteRow, column: &str) -> SqlResult<Vec<u8>> {
     row.try_get(column)
 }

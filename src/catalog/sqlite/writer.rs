@@ -353,6 +353,7 @@ fn packed_len(proposal: &Proposal) -> u64 {
         Proposal::PutObject { data: Packed(packed), .. }
         | Proposal::PutPart { data: Packed(packed), .. }
         | Proposal::Relocate { data: packed, .. } => packed.bytes.len() as u64,
+        Proposal::SetBucketConfig { document: Some(text), .. } => text.len() as u64,
         _ => 0,
     }
 }

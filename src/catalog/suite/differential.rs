@@ -67,6 +67,10 @@ pub enum Step {
     Acl {
         key: usize,
     },
+    Config {
+        name: usize,
+        document: Option<u8>,
+    },
     Buckets {
         delete: bool,
     },
@@ -101,6 +105,8 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (key(), prop::bool::weighted(0.8))
             .prop_map(|(key, right)| Step::Relocate { key, right }),
         1 => key().prop_map(|key| Step::Acl { key }),
+        1 => (0..3usize, prop::option::of(any::<u8>()))
+            .prop_map(|(name, document)| Step::Config { name, document }),
         1 => any::<bool>().prop_map(|delete| Step::Buckets { delete }),
         1 => (-500..2000i64).prop_map(|ms| Step::Pause { ms }),
     ];
@@ -233,6 +239,11 @@ impl Pair {
                 version: None,
                 acl: crate::model::CannedAcl::PublicRead,
             },
+            Step::Config { name, document } => {
+                let name = ["cors", "metrics/1", "tagging"][name].to_owned();
+                let document = document.map(|byte| vec![byte; 9]);
+                Proposal::SetBucketConfig { bucket, name, document }
+            }
             Step::Relocate { key, right } => {
                 self.settle().await;
                 return self.relocate(key, right).await;

@@ -328,3 +328,41 @@ pub async fn access_lists_are_kept(kit: &Kit) {
     let nowhere = Proposal::SetBucketAcl { bucket: BucketId(77), acl };
     assert_eq!(kit.refused(nowhere).await, CommitError::NoSuchBucket);
 }
+
+pub async fn configurations_come_and_go(kit: &Kit) {
+    let set = |bucket, name: &str, text: &str| Proposal::SetBucketConfig {
+        bucket,
+        name: name.into(),
+        document: Some(text.as_bytes().to_vec()),
+    };
+    let shown = |bucket: &str| {
+        let bucket = kit.catalog.bucket(bucket).unwrap();
+        let all = bucket.configs.with_prefix("");
+        all.map(|(name, config)| (name.to_owned(), config.document().to_vec())).collect::<Vec<_>>()
+    };
+    let row = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
+    kit.done(set(kit.bucket, "cors", "one")).await;
+    kit.done(set(kit.bucket, "website", "w")).await;
+    kit.done(set(kit.bucket, "cors", "two")).await;
+    assert_eq!(shown("bucket-1"), [row("cors", "two"), row("website", "w")]);
+    // What else changes in the bucket leaves them alone.
+    let acl = CannedAcl::PublicRead;
+    kit.done(Proposal::SetBucketAcl { bucket: kit.bucket, acl }).await;
+    let remove = |name: &str| Proposal::SetBucketConfig {
+        bucket: kit.bucket,
+        name: name.into(),
+        document: None,
+    };
+    kit.done(remove("cors")).await;
+    kit.done(remove("cors")).await;
+    assert_eq!(shown("bucket-1"), [row("website", "w")]);
+    let listed = kit.catalog.buckets(None, "", "", 10).await.unwrap().rows;
+    assert_eq!(listed[0].configs.get("website").map(|c| c.document()), Some(b"w".as_slice()));
+    // They end with their bucket, and another one of that name begins without.
+    let other = kit.make_bucket("bucket-2").await.id;
+    kit.done(set(other, "cors", "three")).await;
+    kit.done(Proposal::DeleteBucket { id: other }).await;
+    assert_eq!(kit.refused(set(other, "cors", "four")).await, CommitError::NoSuchBucket);
+    kit.make_bucket("bucket-2").await;
+    assert_eq!(shown("bucket-2"), []);
+}

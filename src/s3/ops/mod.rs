@@ -5,6 +5,7 @@
 
 mod abort_multipart_upload;
 mod acl;
+mod bucket_config;
 mod complete_multipart_upload;
 mod copy_object;
 mod copy_source;
@@ -69,7 +70,7 @@ pub async fn carry_out(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     }
 }
 
-/// The multipart family, then what is only probed for.
+/// The multipart family, then the configurations of buckets.
 async fn multipart(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     match request.operation {
         Operation::CreateMultipartUpload => {
@@ -87,6 +88,19 @@ async fn multipart(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
         Operation::ListMultipartUploads => {
             list_multipart_uploads::list_multipart_uploads(s3, request).await
         }
+        _ => configuration(s3, request).await,
+    }
+}
+
+/// What a bucket is configured with, then what is only probed for.
+async fn configuration(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
+    match request.operation {
+        Operation::GetBucketCors => bucket_config::get_bucket_cors(request).await,
+        Operation::PutBucketCors => bucket_config::put_bucket_cors(s3, request).await,
+        Operation::DeleteBucketCors => bucket_config::delete_bucket_cors(s3, request).await,
+        Operation::GetBucketTagging => bucket_config::get_bucket_tagging(request).await,
+        Operation::PutBucketTagging => bucket_config::put_bucket_tagging(s3, request).await,
+        Operation::DeleteBucketTagging => bucket_config::delete_bucket_tagging(s3, request).await,
         _ => probes::probe(s3, request).await,
     }
 }

@@ -39,9 +39,7 @@ fn unset(operation: Operation) -> Option<Unset> {
             Unset::EmptyList("ListBucketIntelligentTieringConfigurationsOutput")
         }
         Op::GetBucketPolicyStatus | Op::GetBucketPolicy => Unset::Error(Code::NoSuchBucketPolicy),
-        Op::GetBucketCors => Unset::Error(Code::NoSuchCORSConfiguration),
         Op::GetBucketLifecycleConfiguration => Unset::Error(Code::NoSuchLifecycleConfiguration),
-        Op::GetBucketTagging => Unset::Error(Code::NoSuchTagSet),
         Op::GetBucketEncryption => {
             Unset::Error(Code::ServerSideEncryptionConfigurationNotFoundError)
         }

@@ -2,6 +2,7 @@
 
 mod acl;
 mod conditions;
+mod configuration;
 mod harness;
 mod integrity;
 mod listing;
