@@ -32,6 +32,7 @@ fn needs(operation: Operation) -> Needs {
         | Operation::ListObjectVersions
         | Operation::ListMultipartUploads => Needs::BucketRead,
         Operation::PutObject
+        | Operation::PostObject
         | Operation::CopyObject
         | Operation::DeleteObject
         | Operation::DeleteObjects

@@ -88,6 +88,8 @@ error_codes! {
     InvalidPartNumber 416 final "The requested partnumber is not satisfiable";
     InvalidPartOrder 400 final "The list of parts was not in ascending order. Parts must be \
          ordered by part number.";
+    InvalidPolicyDocument 400 final
+        "The content of the form does not meet the conditions specified in the policy document.";
     InvalidRange 416 final "The requested range is not satisfiable";
     InvalidRequest 400 final "Invalid Request";
     InvalidStorageClass 400 final "The storage class you specified is not valid";
@@ -96,10 +98,14 @@ error_codes! {
     KeyTooLongError 400 final "Your key is too long";
     MalformedACLError 400 final "The XML you provided was not well-formed or did not validate \
          against our published schema";
+    MalformedPOSTRequest 400 final
+        "The body of your POST request is not well-formed multipart/form-data.";
     MalformedTrailerError 400 final "The request contained trailing data that was not well-formed \
          or did not conform to our published schema.";
     MalformedXML 400 final "The XML you provided was not well-formed or did not validate against \
          our published schema";
+    MaxPostPreDataLengthExceededError 400 final
+        "Your POST request fields preceding the upload file were too large.";
     MetadataTooLarge 400 final
         "Your metadata headers exceed the maximum allowed metadata size";
     MethodNotAllowed 405 final "The specified method is not allowed against this resource.";

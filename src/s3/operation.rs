@@ -146,7 +146,7 @@ operations! {
     DELETE Bucket "intelligent-tiering" DeleteBucketIntelligentTieringConfiguration Refused;
     OPTIONS Bucket "" PreflightRequest Full;
     GET Bucket "session" CreateSession Refused;
-    POST Bucket "" PostObject Refused;
+    POST Bucket "" PostObject Full;
     PUT Object "tagging" PutObjectTagging Refused;
     DELETE Object "tagging" DeleteObjectTagging Refused;
     PUT Object "retention" PutObjectRetention Refused;

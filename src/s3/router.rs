@@ -113,6 +113,12 @@ async fn serve(
         let names_object = parsed.target.key.is_some();
         return ops::preflight(bucket_there.as_deref(), names_object, &parts.headers);
     }
+    if operation == Operation::PostObject {
+        // A form carries its signature in its fields, which stand in the body.
+        let name = named.unwrap_or_default();
+        let bucket = bucket_there.ok_or_else(|| no_such_bucket(name))?;
+        return ops::post_object(s3, &bucket, &parts.headers, body).await;
+    }
     let (identity, verified) =
         s3.authenticate(&parts, host_of(&parts)?, &parsed.target, &parsed.query)?;
     let bucket = match &parsed.target.bucket {

@@ -202,3 +202,20 @@ def test_bucket_configurations_survive_a_restart(own_store):
     own_store.restart(kill=True)
     client = make_client(own_store.endpoint())
     assert client.get_bucket_tagging(Bucket="kept")["TagSet"] == tags
+
+
+@pytest.mark.parametrize("signature", ["s3v4", "s3"])
+def test_presigned_post(endpoint, bucket, signature):
+    client = make_client(endpoint, signature_version=signature)
+    post = client.generate_presigned_post(
+        bucket, "up/${filename}", Fields={"acl": "private", "success_action_status": "201"},
+        Conditions=[{"acl": "private"}, {"success_action_status": "201"},
+                    ["content-length-range", 1, 100]])
+    command = ["curl", "-sS", "-o", "-", "-w", "%{http_code}"]
+    command += ["--cacert", endpoint.ca_file] if endpoint.ca_file else []
+    for name, value in post["fields"].items():
+        command += ["--form-string", f"{name}={value}"]
+    done = subprocess.run([*command, "-F", "file=@-;filename=a.txt", post["url"]], input=b"hello",
+                          capture_output=True, timeout=60)
+    assert done.stdout.endswith(b"201"), done
+    assert client.get_object(Bucket=bucket, Key="up/a.txt")["Body"].read() == b"hello"

@@ -5,6 +5,7 @@
 //! key pairs and the clock. Pure computation on the worker's thread. Secrets never reach a log.
 
 mod canonical;
+pub mod form;
 mod identity;
 mod payload;
 mod presigned;

@@ -171,7 +171,8 @@ pub fn check(
         .detail("SignatureProvided", claim.signature))
 }
 
-fn check_scope(verifier: &Verifier, claim: &Claim<'_>) -> Result<(), S3Error> {
+/// The scope must be of this server, and of the day of the claim.
+pub(super) fn check_scope(verifier: &Verifier, claim: &Claim<'_>) -> Result<(), S3Error> {
     let credential = &claim.credential;
     let settings = &verifier.settings;
     if !is_day(credential.day) || !claim.date.starts_with(credential.day) {

@@ -27,6 +27,7 @@ mod list_objects_v2;
 mod list_parts;
 mod listing;
 mod metadata;
+mod post_object;
 mod preflight;
 mod prelude;
 mod probes;
@@ -35,6 +36,7 @@ mod upload;
 mod upload_part;
 mod upload_part_copy;
 
+pub use post_object::post_object;
 pub use preflight::preflight;
 
 use prelude::{Operation, S3Request, S3Result, S3State};
