@@ -115,6 +115,11 @@ pub struct StorageSettings {
     pub download_bytes_max: u64,
     /// RAM for the index of keys; beyond it the least used keys are asked from SQLite again.
     pub index_bytes_max: u64,
+    /// Bytes per second that scrub reads beside the requests; 0 is as fast as the disk.
+    pub scrub_rate: u64,
+    /// From the end of one scrub to the beginning of the next; zero is never. Disks decay slowly:
+    /// a week finds damage while the array still has its redundancy.
+    pub scrub_every: Duration,
     /// SQLite connections for reads.
     pub catalog_readers: u32,
     /// Changes that may wait for the single writer; more are answered 503.

@@ -32,6 +32,7 @@ use crate::config::{Durability, Settings};
 use crate::http::accept;
 use crate::limits::Limits;
 use crate::log::LogSettings;
+use crate::maintenance::scrub::{ScrubHandle, ScrubSettings};
 use crate::metrics::Metrics;
 use crate::rng::Rng;
 use crate::runtime::shutdown::{self, Shutdown, ShutdownTrigger, Signals};
@@ -170,8 +171,10 @@ async fn run(parts: Parts) -> Result<(), ServeError> {
     }
     let (trigger, stop) = shutdown::channel();
     let (worker_parts, abandoned) = share(&parts, &catalog, stop.clone())?;
+    let (scrub, scrub_thread) = start_scrub(&parts, &worker_parts)?;
     let admin = Arc::new(AdminState {
         catalog: catalog.clone(),
+        scrub,
         metrics: worker_parts.metrics.clone(),
         rng: parts.rng.clone(),
         ready: AtomicBool::new(true),
@@ -194,6 +197,9 @@ async fn run(parts: Parts) -> Result<(), ServeError> {
     admin.ready.store(false, Ordering::Release);
     let failed = stop_all(&parts, running, trigger, &mut signals, ended).await;
     compaction.join();
+    if scrub_thread.join().is_err() {
+        warn!("the scrub thread ended in a panic");
+    }
     catalog.close().await;
     info!("stopped");
     failed.map_or(Ok(()), Err)
@@ -278,6 +284,27 @@ fn start_compaction(parts: &Parts, shared: &WorkerParts) -> Result<Compaction, S
     .map_err(io_error("start the compaction thread"))?;
     figures::register_compaction(&shared.metrics, compaction.stats());
     Ok(compaction)
+}
+
+/// Starts the thread that verifies what is stored.
+fn start_scrub(
+    parts: &Parts,
+    shared: &WorkerParts,
+) -> Result<(Arc<ScrubHandle>, std::thread::JoinHandle<()>), ServeError> {
+    let settings = ScrubSettings {
+        blobs: parts.data_dir.blobs(),
+        log: parts.data_dir.log(),
+        state: parts.data_dir.scrub_state(),
+        rate: parts.settings.storage.scrub_rate,
+        every: parts.settings.storage.scrub_every,
+    };
+    let mut stop = shared.shutdown.clone();
+    let stop = async move { stop.requested().await };
+    let (catalog, clock) = (parts.catalog.clone(), parts.clock.clone());
+    let (handle, thread) = ScrubHandle::start(settings, catalog, clock, stop)
+        .map_err(io_error("start the scrub thread"))?;
+    figures::register_scrub(&shared.metrics, handle.clone());
+    Ok((handle, thread))
 }
 
 /// Binds the listeners and starts one worker for each.

@@ -164,6 +164,17 @@ class Connection:
             body, self.buffer = self.buffer, b""
             return body
 
+    def read_until_closed(self):
+        """Whatever still comes, for responses that are cut short."""
+        received = self.buffer
+        try:
+            while data := self.sock.recv(1 << 16):
+                received += data
+        except ConnectionResetError:
+            pass
+        self.buffer = b""
+        return received
+
     def stray(self, seconds=0.15):
         """Bytes that nobody asked for, waiting at most `seconds`; b"" also when the peer closed."""
         self.sock.settimeout(seconds)

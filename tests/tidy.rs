@@ -32,7 +32,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("runtime", &["config", "sys"]),
     ("http", &["config", "runtime", "sys"]),
     ("s3", &["store", "http"]),
-    ("admin", &["catalog", "config", "http"]),
+    ("admin", &["catalog", "config", "http", "maintenance"]),
     ("doctor", &["arena", "sys"]),
 ];
 

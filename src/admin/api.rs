@@ -21,6 +21,7 @@ use subtle::ConstantTimeEq;
 
 use super::directory::{self, DirectoryError};
 use crate::catalog::Catalog;
+use crate::maintenance::scrub::{ScrubHandle, StartScrub};
 use crate::metrics::Metrics;
 use crate::rng::Rng;
 
@@ -29,6 +30,7 @@ pub struct AdminState {
     pub catalog: Arc<dyn Catalog>,
     pub metrics: Arc<Metrics>,
     pub rng: Rng,
+    pub scrub: Arc<ScrubHandle>,
     /// True while requests are served: what a load balancer asks.
     pub ready: AtomicBool,
     /// `Basic` credentials of the root key pair: base64 of `access_key:secret_key`.
@@ -55,7 +57,8 @@ pub fn router(state: Arc<AdminState>, reached: Reached) -> Router {
         .route("/admin/users", get(list_users).post(add_user))
         .route("/admin/users/{id}", patch(change_user))
         .route("/admin/keys", get(list_keys).post(add_key))
-        .route("/admin/keys/{access_key}", patch(change_key).delete(remove_key));
+        .route("/admin/keys/{access_key}", patch(change_key).delete(remove_key))
+        .route("/admin/scrub", get(scrub_state).post(start_scrub).delete(pause_scrub));
     let guarded = match reached {
         Reached::Socket => guarded,
         Reached::Tcp => guarded.layer(middleware::from_fn_with_state(state.clone(), require_root)),
@@ -145,6 +148,25 @@ async fn remove_key(State(state): Shared, Path(key): Path<String>) -> Response {
     answer(directory::remove_key(&*state.catalog, &key).await)
 }
 
+async fn scrub_state(State(state): Shared) -> Response {
+    Json(state.scrub.state()).into_response()
+}
+
+async fn start_scrub(State(state): Shared, body: Bytes) -> Response {
+    match parse::<StartScrub>(&body) {
+        Ok(request) => {
+            state.scrub.begin(request);
+            Json(state.scrub.state()).into_response()
+        }
+        Err(error) => answer::<()>(Err(error)),
+    }
+}
+
+async fn pause_scrub(State(state): Shared) -> Response {
+    state.scrub.pause();
+    Json(state.scrub.state()).into_response()
+}
+
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, DirectoryError> {
     serde_json::from_slice(body).map_err(|e| DirectoryError::Invalid(format!("bad JSON: {e}")))
 }
@@ -181,6 +203,7 @@ mod tests {
             catalog: Arc::new(MemoryCatalog::new(Arc::new(ManualClock::new(1)))),
             metrics: Arc::new(Metrics::new(1)),
             rng: Rng::seeded(1),
+            scrub: ScrubHandle::idle(),
             ready: AtomicBool::new(true),
             root_credentials: basic_credentials("ROOT", "hush"),
         })

@@ -10,7 +10,7 @@ use crate::maintenance::{self, CheckReport};
 use crate::server::ServeError;
 
 /// What the exit code says when the work was done and problems were found.
-const EXIT_PROBLEMS: u8 = 3;
+pub(super) const EXIT_PROBLEMS: u8 = 3;
 
 #[derive(clap::Args)]
 #[command(after_help = "Works on a stopped store, and replays its commit log first, as a start \

@@ -13,6 +13,7 @@ mod directory;
 mod doctor;
 mod offline;
 mod remote;
+mod scrub;
 mod serve;
 
 /// A self-hosted, S3-compatible object store for one strong machine.
@@ -35,6 +36,8 @@ enum Command {
     Doctor(Box<doctor::DoctorArgs>),
     /// Compare the catalog of a stopped store with itself and with the disk, both ways
     Check(check::CheckArgs),
+    /// Read every stored byte and verify its checksum; beside a running server or without one
+    Scrub(scrub::ScrubArgs),
     /// Make a lost or damaged catalog again, from its snapshots and the commit log
     Recover(check::RecoverArgs),
 }
@@ -47,6 +50,7 @@ pub fn main() -> ExitCode {
         Command::Keys(args) => directory::keys(args).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(*args),
         Command::Check(args) => check::check(args),
+        Command::Scrub(args) => scrub::run(args),
         Command::Recover(args) => check::recover(args),
     };
     match result {

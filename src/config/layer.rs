@@ -125,6 +125,12 @@ layer! {
     /// Size of a commit log segment [default: 256M]
     #[arg(long, env = "GOBLIN_LOG_SEGMENT", value_name = "SIZE", help_heading = "Storage")]
     log_segment: [ByteSize],
+    /// Bytes per second that scrub reads; 0 is as fast as the disk [default: 64M]
+    #[arg(long, env = "GOBLIN_SCRUB_RATE", value_name = "SIZE", help_heading = "Storage")]
+    scrub_rate: [ByteSize],
+    /// Hours from the end of one scrub to the next; 0 is never [default: 168]
+    #[arg(long, env = "GOBLIN_SCRUB_EVERY_HOURS", value_name = "HOURS", help_heading = "Storage")]
+    scrub_every_hours: [u64],
     /// RAM for the index of keys [default: 256M]
     #[arg(long, env = "GOBLIN_INDEX_MEMORY", value_name = "SIZE", help_heading = "Storage")]
     index_memory: [ByteSize],

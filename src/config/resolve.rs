@@ -100,6 +100,15 @@ impl Layer {
             upload_bytes_max: memory("upload-memory", self.upload_memory)?,
             download_bytes_max: memory("download-memory", self.download_memory)?,
             index_bytes_max: bytes(self.index_memory, 256 * MIB),
+            scrub_rate: bytes(self.scrub_rate, 64 * MIB),
+            scrub_every: Duration::from_secs(
+                3600 * within(
+                    "scrub-every-hours",
+                    self.scrub_every_hours.unwrap_or(168),
+                    0,
+                    87_600,
+                )?,
+            ),
             catalog_readers: self.catalog_readers.unwrap_or(4).clamp(1, 64),
             commit_queue_max: self.commit_queue_max.unwrap_or(4096).max(1),
             commit_group_max: self.commit_group_max.unwrap_or(256).max(1),

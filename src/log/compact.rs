@@ -71,16 +71,18 @@ impl LogFiles {
         segment::strangers(&*self.engine, &self.dir).await
     }
 
-    /// Reads every record behind `after` to the end of the log, and counts them.
+    /// Reads every record behind `after` to the end of the log: how many there are, and the
+    /// positions of those whose packed data is damaged.
     ///
     /// **Errors** as for `Replay`.
-    pub async fn count_records(&self, after: Lsn) -> Result<u64, LogError> {
+    pub async fn read_records(&self, after: Lsn) -> Result<(u64, Vec<Lsn>), LogError> {
         let mut replay = Replay::open(Rc::clone(&self.engine), &self.dir, after).await?;
-        let mut records = 0;
-        while replay.next().await?.is_some() {
+        let (mut records, mut damaged) = (0, Vec::new());
+        while let Some(record) = replay.next().await? {
             records += 1;
+            damaged.extend(record.data_damaged.then_some(record.lsn));
         }
-        Ok(records)
+        Ok((records, damaged))
     }
 
     /// Starts to walk over the packed blobs of a segment.

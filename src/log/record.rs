@@ -165,9 +165,15 @@ impl RecordHead {
     }
 
     /// Verifies everything behind the header and decodes the body.
+    #[cfg(test)]
     pub fn decode_rest(&self, record: &[u8]) -> Result<Mutation, RecordError> {
-        let record = record.get(..self.record_len()).ok_or(RecordError::Short)?;
         self.check_data(record)?;
+        self.decode_body(record)
+    }
+
+    /// Verifies and decodes the body, and leaves the data alone.
+    pub fn decode_body(&self, record: &[u8]) -> Result<Mutation, RecordError> {
+        let record = record.get(..self.record_len()).ok_or(RecordError::Short)?;
         let body_range = self.body_range();
         let body = &record[body_range.clone()];
         if crc32c(body) != self.body_crc {

@@ -1,7 +1,8 @@
 //! Reads the log from a position to its end.
 //!
 //! Owns the judgement of what is missing: the tail that a crash tore off (legal, nothing in it was
-//! acknowledged) or damage (an error; never passed over in silence). Never writes, never deletes.
+//! acknowledged) or damage. Damage is never passed over in silence; it is an error only where a
+//! change that the reader lacks cannot be told any more. Never writes, never deletes.
 //!
 //! Before the first record is handed out the last segment is flushed: its tail may have reached
 //! the disk's cache only, and what replay shows must not vanish again.
@@ -9,7 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::scan::{Found, SegmentScan};
+use super::scan::{Found, SegmentScan, Step};
 use super::segment::{self, BLOCK_BYTES, Effective, SegmentNumber};
 use super::{Damage, LogError, RecordError};
 use crate::model::commit::Mutation;
@@ -23,8 +24,10 @@ pub struct ReplayRecord<'a> {
     /// Places of packed blobs inside are not filled in: `place` is that of `packed`.
     pub mutation: Mutation,
     pub place: BlobPlace,
-    /// The blob that the record carries, verified.
+    /// The blob that the record carries, verified unless `data_damaged`.
     pub packed: Option<(BlobId, &'a [u8])>,
+    /// The change is whole, the bytes of the blob are not: readers of the blob will find out.
+    pub data_damaged: bool,
 }
 
 /// Bytes behind the last valid record, left by a crash. Nothing of them was acknowledged.
@@ -105,7 +108,8 @@ impl Replay {
         let place =
             BlobPlace::Segment { segment: scan.header().number.0, record_offset: found.offset };
         let packed = found.packed.map(|id| (id, scan.data(&found)));
-        Ok(Some(ReplayRecord { lsn: found.lsn, mutation: found.mutation, place, packed }))
+        let Found { lsn, mutation, data_damaged, .. } = found;
+        Ok(Some(ReplayRecord { lsn, mutation, place, packed, data_damaged }))
     }
 
     /// Reads on to the end, if `next` has not reached it, and tells where it is.
@@ -128,7 +132,12 @@ impl Replay {
                 self.current = None;
                 continue;
             }
-            match scan.next().await? {
+            let step = scan.next().await?;
+            let step = match step {
+                Err(reason) if reason != RecordError::Blank => self.look_past(reason).await?,
+                step => step,
+            };
+            match step {
                 Ok(found) => {
                     self.end.last_in_log = Some(found.lsn);
                     if found.lsn > self.after {
@@ -136,24 +145,50 @@ impl Replay {
                         return Ok(Some(found));
                     }
                 }
-                Err(reason) => {
-                    if until.is_some() {
-                        return Err(missing(scan, reason));
-                    }
-                    self.end_of_log(reason).await?;
-                }
+                Err(reason) => self.end_of_segment(reason).await?,
             }
         }
     }
 
-    /// Judges the end of the last segment.
-    async fn end_of_log(&mut self, reason: RecordError) -> Result<(), LogError> {
-        let Some((mut scan, _)) = self.current.take() else { return Ok(()) };
+    /// Decides whether an invalid record had been acknowledged, and if so finds what can be told
+    /// of it, or the next group if the record is not needed.
+    async fn look_past(&mut self, reason: RecordError) -> Result<Step, LogError> {
+        let Some((scan, until)) = &mut self.current else { return Ok(Err(reason)) };
+        let mut acknowledged = until.is_some() || scan.expected() <= self.after;
+        if !acknowledged && !scan.header().unflushed {
+            acknowledged = scan.later_group().await?.is_some();
+        }
+        if !acknowledged {
+            return Ok(Err(reason));
+        }
+        let error = scan.corrupt(scan.end_offset(), reason);
+        let step = match scan.next_despite_data().await? {
+            Ok(found) => Ok(found),
+            Err(_) if scan.skip_damage(self.after).await? => scan.next().await?,
+            Err(_) => return Ok(Err(reason)),
+        };
+        tracing::error!(%error, "damage in the log is passed by: what it tells is known");
+        Ok(step)
+    }
+
+    /// Judges the end of a segment that does not reach up to the next one, or is the last.
+    async fn end_of_segment(&mut self, reason: RecordError) -> Result<(), LogError> {
+        let Some((mut scan, until)) = self.current.take() else { return Ok(()) };
         // Without a flush between groups a later one may reach the disk before an earlier one.
-        if !scan.header().unflushed && scan.later_group().await?.is_some() {
+        let is_missing =
+            until.is_some() || (!scan.header().unflushed && scan.later_group().await?.is_some());
+        if is_missing {
             return Err(missing(&scan, reason));
         }
         let (segment, offset) = (scan.header().number, scan.end_offset());
+        if scan.expected() <= self.after {
+            // The catalog has more than the log shows: what stands behind may be alive, and is
+            // kept as it is.
+            let expected = scan.expected().0;
+            tracing::error!(segment = segment.0, offset, expected, %reason,
+                "the log ends before the catalog's last commit: its end is damaged or lost");
+            return Ok(());
+        }
         if reason != RecordError::Blank {
             self.end.torn = Some(TornTail { segment, offset, reason });
         }

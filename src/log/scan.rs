@@ -29,6 +29,8 @@ pub struct Found {
     pub offset: u64,
     /// The blob that it carries; `SegmentScan::data` gives the bytes.
     pub packed: Option<BlobId>,
+    /// The bytes of the blob do not match their checksums; the rest of the record does.
+    pub data_damaged: bool,
     data: Range<usize>,
 }
 
@@ -84,6 +86,27 @@ impl SegmentScan {
     /// **Errors** `Io` when the disk does not give the bytes, `Corrupt` for a record that is whole
     /// but that this program does not understand.
     pub async fn next(&mut self) -> Result<Step, LogError> {
+        self.step(false).await
+    }
+
+    /// As `next`, but takes a record whose packed data alone is damaged. For records that were
+    /// acknowledged: the change that such a record tells of is known, and counts.
+    pub async fn next_despite_data(&mut self) -> Result<Step, LogError> {
+        self.step(true).await
+    }
+
+    /// Goes on at the first group that begins behind the present position, if all before it is
+    /// known: `after` is the last position that is not needed. False when there is none.
+    pub async fn skip_damage(&mut self, after: Lsn) -> Result<bool, LogError> {
+        let Some((offset, lsn)) = self.later_group().await? else { return Ok(false) };
+        if lsn.0 > after.0 + 1 {
+            return Ok(false);
+        }
+        (self.offset, self.expected) = (offset, lsn);
+        Ok(true)
+    }
+
+    async fn step(&mut self, despite_data: bool) -> Result<Step, LogError> {
         let mut offset = self.offset;
         let padded = !offset.is_multiple_of(BLOCK_BYTES) && self.padding_at(offset).await?;
         if padded {
@@ -102,7 +125,12 @@ impl SegmentScan {
             Err(e) => return Ok(Err(e)),
         };
         let at = self.load(offset, head.record_len()).await?;
-        let mutation = match head.decode_rest(&self.window[at..]) {
+        let data_damaged = match head.check_data(&self.window[at..]) {
+            Ok(_) => false,
+            Err(_) if despite_data => true,
+            Err(e) => return Ok(Err(e)),
+        };
+        let mutation = match head.decode_body(&self.window[at..]) {
             Ok(mutation) => mutation,
             Err(RecordError::Body) => return Err(self.corrupt(offset, RecordError::Body)),
             Err(e) => return Ok(Err(e)),
@@ -111,7 +139,7 @@ impl SegmentScan {
         self.expected = Lsn(head.lsn.0 + 1);
         let data = head.data_range();
         let data = at + data.start..at + data.end;
-        Ok(Ok(Found { lsn: head.lsn, mutation, offset, packed: head.blob, data }))
+        Ok(Ok(Found { lsn: head.lsn, mutation, offset, packed: head.blob, data_damaged, data }))
     }
 
     /// The packed bytes of the record found last.
@@ -121,7 +149,7 @@ impl SegmentScan {
 
     /// Looks behind the end for the start of a later group. A group is written only after all
     /// before it were flushed, so finding one proves that what is missing was acknowledged.
-    pub async fn later_group(&mut self) -> Result<Option<u64>, LogError> {
+    pub async fn later_group(&mut self) -> Result<Option<(u64, Lsn)>, LogError> {
         let len = self.file.len().await.map_err(LogError::io("size a log segment"))?;
         let mut offset = self.end_offset();
         while offset < len {
@@ -130,7 +158,7 @@ impl SegmentScan {
                 && head.salt == self.header.salt
                 && head.lsn > self.expected
             {
-                return Ok(Some(offset));
+                return Ok(Some((offset, head.lsn)));
             }
             offset += BLOCK_BYTES;
         }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use crc_fast::crc32_iscsi as crc32c;
 
-use super::record::{Salt, read_u32, read_u64};
+use super::record::{RecordHead, Salt, read_u32, read_u64};
 use super::{Damage, LogError};
 use crate::model::Lsn;
 use crate::sys::aligned_buf::{AlignedBuf, SharedBuf};
@@ -92,7 +92,7 @@ impl SegmentHeader {
             && crc32c(&block[..CRC_AT]) == read_u32(block, CRC_AT);
         if !valid {
             let untouched = behind.iter().all(|b| *b == 0);
-            return if untouched { Ok(None) } else { Err(Damage::SegmentHeader) };
+            return if untouched { Ok(None) } else { SegmentHeader::from_first(number, behind) };
         }
         let (version, flags) = (read_u32(block, 8), read_u32(block, 12));
         if version != VERSION || flags & !FLAG_UNFLUSHED != 0 {
@@ -108,6 +108,21 @@ impl SegmentHeader {
             return Err(Damage::SegmentNumber);
         }
         Ok(Some(header))
+    }
+}
+
+impl SegmentHeader {
+    /// The header as the first record tells it, when its own block is damaged. The record was
+    /// written only after the header was durable, so that this is no torn header.
+    fn from_first(number: SegmentNumber, behind: &[u8]) -> Result<Option<SegmentHeader>, Damage> {
+        let first = RecordHead::decode(behind).ok().filter(|head| head.group_start);
+        let first = first.ok_or(Damage::SegmentHeader)?;
+        tracing::error!(
+            segment = number.0,
+            "the segment's header is damaged; its first record tells it"
+        );
+        let (first_lsn, salt) = (first.lsn, first.salt);
+        Ok(Some(SegmentHeader { number, first_lsn, salt, unflushed: false }))
     }
 }
 

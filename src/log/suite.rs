@@ -174,13 +174,89 @@ fn is_corrupt<T>(result: Result<T, LogError>) {
 
 #[test]
 fn damage_to_acknowledged_records_is_an_error() {
-    // Headers of both segments; each group of the first; the only group of the second is the tail
-    // of the log, where damage cannot be told from a torn write.
-    for (segment, offset) in [(1, 0), (2, 0), (1, 4096), (1, 12_288), (1, 20_480), (1, 8192)] {
+    // Each group of the first segment; the only group of the second is the tail of the log, where
+    // damage cannot be told from a torn write.
+    for (segment, offset) in [(1, 4096), (1, 12_288), (1, 20_480), (1, 8192)] {
         on_each_engine(|engine, dir| async move {
             two_segments(&engine, &dir).await;
             damage(&engine, &dir, segment, offset).await;
             is_corrupt(replayed(&engine, &dir, 0).await);
+        });
+    }
+}
+
+/// Flips one bit of a segment.
+async fn flip(engine: &Rc<dyn IoEngine>, dir: &Path, segment: u64, at: u64) {
+    let path = dir.join(format!("{segment:020}.seg"));
+    let file = engine.open(&path, OpenMode::ReadWrite).await.expect("the segment");
+    let page = at - at % 4096;
+    let (read, mut buf) = file.read_at(AlignedBuf::recycled(4096), page).await;
+    assert_eq!(read.expect("readable"), 4096);
+    buf[(at - page) as usize] ^= 4;
+    file.write_at(buf.freeze(), page).await.expect("written");
+    file.sync().await.expect("flushed");
+}
+
+#[test]
+fn a_damaged_header_is_told_by_the_first_record() {
+    for segment in [1, 2] {
+        on_each_engine(|engine, dir| async move {
+            two_segments(&engine, &dir).await;
+            let (wanted, _) = replayed(&engine, &dir, 0).await.expect("sound");
+            damage(&engine, &dir, segment, 0).await;
+            let (records, end) = replayed(&engine, &dir, 0).await.expect("told");
+            assert_eq!((records, end.last), (wanted, Lsn(4)));
+            // With the first record gone, too, nothing tells.
+            damage(&engine, &dir, segment, 4096).await;
+            is_corrupt(replayed(&engine, &dir, 0).await);
+        });
+    }
+}
+
+/// The change counts although the bytes of the object are damaged, but only behind a proof that it
+/// was acknowledged: a later group, or a later segment.
+#[test]
+fn damaged_data_does_not_hide_the_change() {
+    for (flipped, counted) in [(1, 4), (2, 4), (3, 4), (4, 3)] {
+        on_each_engine(|engine, dir| async move {
+            two_segments(&engine, &dir).await;
+            let (segment, group) = if flipped == 4 { (2, 0) } else { (1, flipped - 1) };
+            flip(&engine, &dir, segment, 4096 + group * 8192 + 1000).await;
+            let mut replay = Replay::open(Rc::clone(&engine), &dir, Lsn(0)).await.expect("opens");
+            let mut found = Vec::new();
+            while let Some(record) = replay.next().await.expect("told") {
+                found.push((record.lsn.0, record.data_damaged));
+            }
+            let wanted: Vec<_> = (1..=counted).map(|lsn| (lsn, lsn == flipped)).collect();
+            assert_eq!(found, wanted);
+        });
+    }
+}
+
+/// Damage to what the catalog has already does not keep the store from starting, and nothing
+/// behind it is cut off.
+#[test]
+fn damage_that_is_not_needed_is_passed_by() {
+    for at in [4096 + 20, 4096 + 1000, 12_288 + 20, 20_480 + 20] {
+        on_each_engine(|engine, dir| async move {
+            let mut writer = opened(&engine, &dir, SETTINGS).await;
+            let mut places = Vec::new();
+            for lsn in 1..=3 {
+                places.extend(writer.append(&[packed_put(lsn, 5000)]).await.expect("appended"));
+            }
+            flip(&engine, &dir, 1, at).await;
+            let (records, end) = replayed(&engine, &dir, 3).await.expect("passed by");
+            assert_eq!((records.len(), end.last), (0, Lsn(3)));
+            let settings = SETTINGS;
+            let rng = Rng::seeded(1);
+            let writer = LogWriter::open(Rc::clone(&engine), &dir, settings, end, rng).await;
+            assert_eq!(writer.expect("opens").next_lsn(), Lsn(4));
+            let reader = SegmentReader::new(Rc::clone(&engine), dir.clone());
+            for (lsn, place) in (1..).zip(&places) {
+                let read = reader.read_packed(&blob(lsn, *place, 5000)).await;
+                let is_damaged = at / 8192 == lsn - 1 || at > 20_480 && lsn == 3;
+                assert_eq!(read.is_err(), is_damaged, "{lsn} {at}");
+            }
         });
     }
 }

@@ -133,8 +133,14 @@ impl Checker<'_> {
                 self.problems.add(format!("the snapshot at commit {} is damaged", lsn.0));
             }
         }
-        match self.disk.log.count_records(from).await {
-            Ok(records) => self.report.log_records = records,
+        match self.disk.log.read_records(from).await {
+            Ok((records, damaged)) => {
+                self.report.log_records = records;
+                for lsn in damaged {
+                    self.problems
+                        .add(format!("the data of commit {} in the log is damaged", lsn.0));
+                }
+            }
             Err(error @ LogError::Corrupt { .. }) => self.problems.add(format!(
                 "{error}; a lost catalog could not be made again from commit {} on",
                 from.0

@@ -5,6 +5,7 @@
 //! server has a thread and a ring of its own.
 
 mod check;
+pub mod scrub;
 
 use std::path::Path;
 use std::rc::Rc;

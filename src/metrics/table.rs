@@ -228,6 +228,22 @@ pub const TABLE: &[Def] = &[
         NONE,
         "Reads that found damaged bytes on disk; each is also logged as an error.",
     ),
+    def("goblin_scrub_running", Gauge, "1", NONE, "1 while scrub reads."),
+    def("goblin_scrub_read_bytes", Gauge, "bytes", NONE, "Read in the present or last scrub."),
+    def(
+        "goblin_scrub_damaged",
+        Gauge,
+        "findings",
+        NONE,
+        "Damaged blobs and files that the present or last scrub found.",
+    ),
+    def(
+        "goblin_scrub_finished_time_seconds",
+        Gauge,
+        "seconds",
+        NONE,
+        "When the last finished scrub ended, Unix time; 0 is never, or one is under way.",
+    ),
     def(
         "goblin_disk_free_bytes",
         Gauge,

@@ -8,6 +8,8 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+pub use crate::sys::durable::write_durably;
+
 /// What `format` says. A later layout gets a later number.
 const FORMAT: &str = "goblin-store 1\n";
 /// What may stand in a directory that we take over: an empty mount point has it.
@@ -98,6 +100,11 @@ impl DataDir {
         Ok(has_data)
     }
 
+    /// How far a scrub is and what it found.
+    pub fn scrub_state(&self) -> PathBuf {
+        self.path.join("scrub.json")
+    }
+
     /// The root key pair, mode 0600.
     pub fn credentials(&self) -> PathBuf {
         self.path.join("credentials")
@@ -173,24 +180,6 @@ fn lock(path: &Path, shown: &str) -> Result<File, DataDirError> {
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(id.as_bytes()));
     write.map_err(io("write the lock of"))?;
     Ok(file)
-}
-
-/// Writes a small file so that it is there whole or not at all, also after a power cut.
-pub fn write_durably(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let next = path.with_extension("new");
-    // A left-over may have other permissions.
-    match fs::remove_file(&next) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = File::options().write(true).create_new(true).mode(mode).open(&next)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&next, path)?;
-    match path.parent() {
-        Some(dir) => File::open(dir)?.sync_all(),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::arena::Arena;
 use crate::catalog::sqlite::{CompactStats, SqliteCatalog};
 use crate::limits::Limits;
+use crate::maintenance::scrub::ScrubHandle;
 use crate::metrics::{Metrics, Samples};
 use crate::store::Shared;
 use crate::sys::process;
@@ -46,6 +47,19 @@ pub fn register_compaction(
         samples.put("goblin_log_removed_segments_total", &[], stats.removed_segments as f64);
         samples.put("goblin_log_removed_bytes_total", &[], stats.removed_bytes as f64);
         samples.put("goblin_catalog_snapshots_total", &[], stats.snapshots as f64);
+    }));
+}
+
+/// Lets `metrics` ask how far scrub is and what it found.
+pub fn register_scrub(metrics: &Metrics, scrub: Arc<ScrubHandle>) {
+    metrics.register(Box::new(move |samples| {
+        let state = scrub.state();
+        samples.put("goblin_scrub_running", &[], f64::from(u8::from(state.running)));
+        samples.put("goblin_scrub_read_bytes", &[], state.bytes_done as f64);
+        let damaged = state.damaged_total + state.problems.len() as u64;
+        samples.put("goblin_scrub_damaged", &[], damaged as f64);
+        let finished = state.finished_ms.unwrap_or_default();
+        samples.put("goblin_scrub_finished_time_seconds", &[], finished as f64 / 1000.0);
     }));
 }
 

@@ -4,6 +4,7 @@
 
 pub mod aligned_buf;
 pub mod cpu;
+pub mod durable;
 pub mod engine;
 pub mod fault;
 pub mod mapping;

@@ -21,6 +21,7 @@ mod rows;
 mod schema;
 mod snapshots;
 mod start;
+mod walk;
 mod working;
 mod writer;
 
