@@ -1,5 +1,6 @@
 //! Random sequences of operations on the whole store (catalog, commit log, blob files, arena)
-//! against a plain map. Every so often the store is dropped without a close, as kill -9 would, and
+//! against a plain map of every key's versions. In half of the runs versioning is enabled and
+//! suspended in between. Every so often the store is dropped without a close, as kill -9 would, and
 //! opened again. The seed of a failing run is in the message.
 
 use std::collections::BTreeMap;
@@ -18,7 +19,8 @@ use goblin_store::digest::DigestRequest;
 use goblin_store::log::{LogSettings, SegmentReader};
 use goblin_store::model::commit::{CompletedPart, DeleteEntry};
 use goblin_store::model::{
-    BucketId, BucketName, EtagMatch, Key, ObjectMetadata, OwnerId, Upload, UploadId, WriteCondition,
+    BucketId, BucketName, EtagMatch, Key, ObjectMetadata, ObjectVersion, OwnerId, Upload, UploadId,
+    VersionId, Versioning, WriteCondition,
 };
 use goblin_store::rng::Rng;
 use goblin_store::store::{
@@ -93,7 +95,11 @@ struct Run {
     root: PathBuf,
     opened: Option<Opened>,
     bucket: BucketId,
-    expected: BTreeMap<String, Bytes>,
+    /// Versions of each key, newest first; without bytes is a delete marker.
+    expected: BTreeMap<String, Vec<(VersionId, Option<Bytes>)>>,
+    /// True when the run enables and suspends versioning.
+    versioned: bool,
+    versioning: Option<Versioning>,
     rng: Rng,
     uploads: u32,
 }
@@ -142,13 +148,12 @@ impl Run {
             condition,
             written,
         };
-        let existed = self.expected.contains_key(key.as_str());
-        let answer = self.store().put_object(put).await;
-        if answer.is_ok() {
-            self.expected.insert(key.as_str().to_owned(), content);
-        }
-        match answer {
-            Ok(version) => assert_eq!(version.size, self.expected[key.as_str()].len() as u64),
+        let existed = self.live(&key).is_some();
+        match self.store().put_object(put).await {
+            Ok(version) => {
+                assert_eq!(version.size, content.len() as u64);
+                self.install(&key, &version, content);
+            }
             Err(error) => {
                 assert!(existed, "only If-None-Match may refuse here: {error}");
                 return Err(error);
@@ -157,25 +162,132 @@ impl Run {
         Ok(())
     }
 
+    /// The bytes of the key's current version.
+    fn live(&self, key: &Key) -> Option<&Bytes> {
+        self.expected.get(key.as_str())?.first()?.1.as_ref()
+    }
+
+    /// Records what a write made, and checks its id.
+    fn install(&mut self, key: &Key, version: &ObjectVersion, content: Bytes) {
+        let id = version.version_id;
+        assert_eq!(id != VersionId::NULL, self.versioning == Some(Versioning::Enabled));
+        self.front(key, id, Some(content));
+    }
+
+    fn front(&mut self, key: &Key, id: VersionId, content: Option<Bytes>) {
+        let versions = self.expected.entry(key.as_str().to_owned()).or_default();
+        versions.retain(|(other, _)| *other != VersionId::NULL || id != VersionId::NULL);
+        assert!(versions.iter().all(|(other, _)| *other != id), "{id} twice");
+        versions.insert(0, (id, content));
+    }
+
+    async fn set_versioning(&mut self) {
+        if self.versioned {
+            let which = [Versioning::Enabled, Versioning::Enabled, Versioning::Suspended];
+            let versioning = which[self.dice(3)];
+            self.store().set_versioning(self.bucket, versioning).await.expect("set");
+            self.versioning = Some(versioning);
+        }
+    }
+
+    /// A version of the key by its place, and now and then one that never was.
+    fn some_version(&self, key: &Key) -> VersionId {
+        let versions = self.expected.get(key.as_str()).map_or(&[][..], Vec::as_slice);
+        let made_up = VersionId([u8::MAX; 16]);
+        versions.get(self.dice(versions.len() + 1)).map_or(made_up, |(id, _)| *id)
+    }
+
+    async fn delete_version(&mut self) {
+        let key = self.key();
+        let id = self.some_version(&key);
+        let condition = WriteCondition::default();
+        let entry = DeleteEntry { key: key.clone(), version: Some(id), condition };
+        let owner = OwnerId::new("owner");
+        let outcome = self.store().delete_objects(self.bucket, owner, vec![entry]).await;
+        let deleted = outcome.expect("deleted").remove(0).expect("no condition");
+        let Some(versions) = self.expected.get_mut(key.as_str()) else { return };
+        let Some(at) = versions.iter().position(|(other, _)| *other == id) else { return };
+        let (_, content) = versions.remove(at);
+        assert_eq!(deleted.marker, content.is_none().then_some(id));
+        if versions.is_empty() {
+            self.expected.remove(key.as_str());
+        }
+    }
+
+    async fn check_version(&self) {
+        let key = self.key();
+        let id = self.some_version(&key);
+        let versions = self.expected.get(key.as_str()).map_or(&[][..], Vec::as_slice);
+        let expected = versions.iter().find(|(other, _)| *other == id);
+        match (self.store().lookup(self.bucket, &key, Some(id)).await, expected) {
+            (Err(StoreError::NoSuchVersion), None) => {}
+            (Ok(version), Some((_, None))) => assert!(version.delete_marker),
+            (Ok(version), Some((_, Some(content)))) => {
+                let body = self.store().read(&version, 0, version.size).await.expect("a body");
+                assert!(collect(body).await == *content, "{key} {id}");
+            }
+            (found, expected) => panic!("{key} {id}: {found:?}, wanted {}", expected.is_some()),
+        }
+    }
+
+    /// All versions, page by page, are the map.
+    async fn check_versions(&self) {
+        let mut query = ListObjects { limit: 1 + self.dice(6), ..ListObjects::default() };
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.store().list_versions(self.bucket, &query, after).await;
+            let page = page.expect("a page");
+            for row in page.rows {
+                let ListRow::Item(item) = row else { panic!("no delimiter was asked for") };
+                let (id, marker) = (item.version.version_id, item.version.delete_marker);
+                (query.after, after) = (item.key.as_str().to_owned(), Some(id));
+                let size = (!marker).then_some(item.version.size);
+                seen.push((item.key.as_str().to_owned(), id, size, item.is_latest));
+            }
+            if !page.truncated {
+                break;
+            }
+        }
+        let mut expected = Vec::new();
+        for (key, versions) in &self.expected {
+            for (at, (id, content)) in versions.iter().enumerate() {
+                let size = content.as_ref().map(|content| content.len() as u64);
+                expected.push((key.clone(), *id, size, at == 0));
+            }
+        }
+        assert_eq!(seen, expected);
+    }
+
     async fn delete(&mut self) {
         let key = self.key();
         let entry =
             DeleteEntry { key: key.clone(), version: None, condition: WriteCondition::default() };
-        let outcome = self.store().delete_objects(self.bucket, vec![entry]).await;
-        assert!(outcome.expect("deleted")[0].is_ok());
-        self.expected.remove(key.as_str());
+        let outcome =
+            self.store().delete_objects(self.bucket, OwnerId::new("owner"), vec![entry]).await;
+        let marker = outcome.expect("deleted").remove(0).expect("no condition").marker;
+        assert_eq!(marker.is_some(), self.versioning.is_some());
+        match marker {
+            Some(id) => self.front(&key, id, None),
+            None => drop(self.expected.remove(key.as_str())),
+        }
     }
 
     async fn copy(&mut self) {
         let (from, to) = (self.key(), self.key());
-        let source = match self.store().lookup(self.bucket, &from, None).await {
+        let named = (self.dice(2) == 0).then(|| self.some_version(&from));
+        let source = match self.store().lookup(self.bucket, &from, named).await {
+            Ok(source) if source.delete_marker => return,
             Ok(source) => source,
+            Err(StoreError::NoSuchVersion) => return,
             Err(StoreError::NoSuchKey) => {
-                assert!(!self.expected.contains_key(from.as_str()), "{from} is lost");
+                assert!(self.live(&from).is_none(), "{from} is lost");
                 return;
             }
             Err(error) => panic!("lookup of {from}: {error}"),
         };
+        let versions = &self.expected[from.as_str()];
+        let content = versions.iter().find(|(id, _)| *id == source.version_id);
+        let content = content.and_then(|(_, content)| content.clone()).expect("an object");
         let copy = CopyObject {
             bucket: self.bucket,
             key: to.clone(),
@@ -187,9 +299,8 @@ impl Run {
             checksum: None,
             condition: WriteCondition::default(),
         };
-        self.store().copy_object(copy).await.expect("copied");
-        let content = self.expected[from.as_str()].clone();
-        self.expected.insert(to.as_str().to_owned(), content);
+        let version = self.store().copy_object(copy).await.expect("copied");
+        self.install(&to, &version, content);
     }
 
     async fn multipart(&mut self) {
@@ -235,14 +346,17 @@ impl Run {
             expected_checksum: None,
             condition: WriteCondition::default(),
         };
-        self.store().complete_upload(complete).await.expect("completed");
-        self.expected.insert(key.as_str().to_owned(), whole.into());
+        let version = self.store().complete_upload(complete).await.expect("completed");
+        self.install(&key, &version, whole.into());
     }
 
     async fn check_one(&self) {
         let key = self.key();
-        let expected = self.expected.get(key.as_str());
+        let expected = self.live(&key);
         let version = match self.store().lookup(self.bucket, &key, None).await {
+            Ok(version) if version.delete_marker => {
+                return assert!(expected.is_none(), "{key} is lost");
+            }
             Ok(version) => version,
             Err(StoreError::NoSuchKey) => return assert!(expected.is_none(), "{key} is lost"),
             Err(error) => panic!("lookup of {key}: {error}"),
@@ -272,8 +386,8 @@ impl Run {
             }
             query.after = seen.last().expect("a truncated page has rows").0.clone();
         }
-        let expected: Vec<_> =
-            self.expected.iter().map(|(k, v)| (k.clone(), v.len() as u64)).collect();
+        let live = self.expected.iter().filter_map(|(k, v)| Some((k, v.first()?.1.as_ref()?)));
+        let expected: Vec<_> = live.map(|(k, v)| (k.clone(), v.len() as u64)).collect();
         assert_eq!(seen, expected);
     }
 
@@ -287,7 +401,7 @@ impl Run {
     }
 
     async fn step(&mut self) {
-        match self.dice(24) {
+        match self.dice(30) {
             0..=6 => self.put(WriteCondition::default()).await.expect("a put"),
             7 => {
                 let condition =
@@ -299,6 +413,10 @@ impl Run {
             13 => self.multipart().await,
             14..=21 => self.check_one().await,
             22 => self.check_listing().await,
+            23 => self.check_versions().await,
+            24 => self.set_versioning().await,
+            25..=26 => self.delete_version().await,
+            27..=28 => self.check_version().await,
             _ => self.reopen().await,
         }
     }
@@ -332,7 +450,8 @@ async fn check_no_leaks(run: &Run) {
     let files = blobs.list().await.expect("files");
     let known = catalog.known_blobs(files.clone()).await.expect("known blobs");
     assert_eq!(known.len(), files.len(), "files that nothing refers to");
-    let big = run.expected.values().filter(|v| v.len() > 256 << 10).count();
+    let versions = run.expected.values().flatten().filter_map(|(_, content)| content.as_ref());
+    let big = versions.filter(|v| v.len() > 256 << 10).count();
     assert!(files.len() <= 2 * big + 2, "{} files for {big} large objects", files.len());
 }
 
@@ -348,11 +467,21 @@ fn run_seed(seed: u64, steps: usize) {
         let bucket = made.expect("a bucket").0.id;
         let rng = Rng::seeded(seed);
         let expected = BTreeMap::new();
-        let mut run = Run { root, opened: Some(opened), bucket, expected, rng, uploads: 0 };
+        let mut run = Run {
+            root,
+            opened: Some(opened),
+            bucket,
+            expected,
+            versioned: seed.is_multiple_of(2),
+            versioning: None,
+            rng,
+            uploads: 0,
+        };
         for _ in 0..steps {
             run.step().await;
         }
         run.check_listing().await;
+        run.check_versions().await;
         check_no_leaks(&run).await;
     });
     done.expect("io_uring");

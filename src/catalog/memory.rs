@@ -5,7 +5,7 @@
 
 mod apply;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,7 +33,8 @@ struct State {
     last_lsn: Lsn,
     last_bucket: u64,
     buckets: BTreeMap<String, Arc<Bucket>>,
-    objects: BTreeMap<(BucketId, Key), Arc<ObjectVersion>>,
+    /// Versions of each key, newest first, delete markers among them; never empty.
+    objects: BTreeMap<(BucketId, Key), Vec<Arc<ObjectVersion>>>,
     blobs: BTreeMap<BlobId, Blob>,
     uploads: BTreeMap<UploadId, Arc<Upload>>,
     parts: BTreeMap<(UploadId, u32), Part>,
@@ -93,8 +94,8 @@ impl View for State {
         self.buckets.get(name).cloned()
     }
 
-    fn bucket_exists(&self, id: BucketId) -> bool {
-        self.buckets.values().any(|bucket| bucket.id == id)
+    fn bucket(&self, id: BucketId) -> Option<Arc<Bucket>> {
+        self.buckets.values().find(|bucket| bucket.id == id).cloned()
     }
 
     fn next_bucket_id(&self) -> BucketId {
@@ -106,7 +107,20 @@ impl View for State {
     }
 
     fn current(&self, bucket: BucketId, key: &Key) -> Option<Arc<ObjectVersion>> {
-        self.objects.get(&(bucket, key.clone())).cloned()
+        self.versions(bucket, key).first().filter(|v| !v.delete_marker).cloned()
+    }
+
+    fn version(&self, bucket: BucketId, key: &Key, id: VersionId) -> Option<Arc<ObjectVersion>> {
+        self.versions(bucket, key).iter().find(|v| v.version_id == id).cloned()
+    }
+
+    fn latest_without(
+        &self,
+        bucket: BucketId,
+        key: &Key,
+        gone: &HashSet<VersionId>,
+    ) -> Option<Arc<ObjectVersion>> {
+        self.versions(bucket, key).iter().find(|v| !gone.contains(&v.version_id)).cloned()
     }
 
     fn blob(&self, id: BlobId) -> Option<BlobState> {
@@ -167,16 +181,44 @@ fn grouped<T>(items: impl Iterator<Item = (Key, T)>, query: &ListObjects) -> Pag
 }
 
 impl State {
-    /// The objects of a bucket whose keys come after `after`.
-    fn objects_after(
+    /// All versions of a key, newest first.
+    fn versions(&self, bucket: BucketId, key: &Key) -> &[Arc<ObjectVersion>] {
+        self.objects.get(&(bucket, key.clone())).map_or(&[], Vec::as_slice)
+    }
+
+    /// The versions of the keys of a bucket.
+    fn keys(&self, bucket: BucketId) -> impl Iterator<Item = (&Key, &[Arc<ObjectVersion>])> {
+        let in_bucket = self.objects.iter().filter(move |((b, _), _)| *b == bucket);
+        in_bucket.map(|((_, key), versions)| (key, versions.as_slice()))
+    }
+
+    /// All versions of a bucket in listing order, after the marker.
+    fn versions_after(
         &self,
         bucket: BucketId,
-        after: &str,
-    ) -> impl Iterator<Item = (Key, Arc<ObjectVersion>)> {
-        let in_bucket = self.objects.iter().filter(move |((b, _), _)| *b == bucket);
-        in_bucket
-            .filter(move |((_, key), _)| key.as_str() > after)
-            .map(|((_, key), version)| (key.clone(), version.clone()))
+        query: &ListObjects,
+        marker: Option<VersionId>,
+    ) -> Vec<(Key, ListedVersion)> {
+        let mut all = Vec::new();
+        for (key, versions) in self.keys(bucket) {
+            let bound = match marker.filter(|_| !query.after_is_prefix) {
+                None => Lsn(0),
+                // A null version that is gone leaves all versions of its key to be shown again.
+                Some(id) => {
+                    let null = versions.iter().find(|v| v.version_id == id).map(|v| v.lsn);
+                    id.lsn().or(null).unwrap_or(Lsn(u64::MAX))
+                }
+            };
+            for (at, version) in versions.iter().enumerate() {
+                let name = key.as_str();
+                if name > query.after.as_str() || name == query.after && version.lsn < bound {
+                    let (key, version) = (key.clone(), version.clone());
+                    let row = ListedVersion { key: key.clone(), is_latest: at == 0, version };
+                    all.push((key, row));
+                }
+            }
+        }
+        all
     }
 
     /// The uploads of a bucket in listing order, after the marker.
@@ -218,8 +260,11 @@ impl Catalog for MemoryCatalog {
         key: &'a Key,
         version: Option<VersionId>,
     ) -> BoxFuture<'a, ReadResult<Option<Arc<ObjectVersion>>>> {
-        let current = self.state().current(bucket, key);
-        answer(Ok(current.filter(|v| version.is_none_or(|id| id == v.version_id))))
+        let state = self.state();
+        answer(Ok(match version {
+            None => state.versions(bucket, key).first().cloned(),
+            Some(id) => state.version(bucket, key, id),
+        }))
     }
 
     fn bucket(&self, name: &str) -> Option<Arc<Bucket>> {
@@ -251,9 +296,11 @@ impl Catalog for MemoryCatalog {
         query: &'a ListObjects,
     ) -> BoxFuture<'a, ReadResult<Page<ListRow<ListedObject>>>> {
         let state = self.state();
-        let items = state
-            .objects_after(bucket, &query.after)
-            .map(|(key, version)| (key.clone(), ListedObject { key, version }));
+        let live = state.keys(bucket).filter_map(|(key, versions)| {
+            let version = versions.first().filter(|v| !v.delete_marker)?.clone();
+            Some((key.clone(), ListedObject { key: key.clone(), version }))
+        });
+        let items = live.filter(|(key, _)| key.as_str() > query.after.as_str());
         answer(Ok(grouped(items, query)))
     }
 
@@ -261,14 +308,10 @@ impl Catalog for MemoryCatalog {
         &'a self,
         bucket: BucketId,
         query: &'a ListObjects,
-        _after_version: Option<VersionId>,
+        after_version: Option<VersionId>,
     ) -> BoxFuture<'a, ReadResult<Page<ListRow<ListedVersion>>>> {
-        // One version per key: whatever the marker's version, the next row has a later key.
-        let state = self.state();
-        let items = state
-            .objects_after(bucket, &query.after)
-            .map(|(key, version)| (key.clone(), ListedVersion { key, is_latest: true, version }));
-        answer(Ok(grouped(items, query)))
+        let items = self.state().versions_after(bucket, query, after_version);
+        answer(Ok(grouped(items.into_iter(), query)))
     }
 
     fn upload<'a>(
@@ -320,7 +363,7 @@ impl Catalog for MemoryCatalog {
     fn usage(&self, bucket: BucketId) -> BoxFuture<'_, ReadResult<Usage>> {
         let state = self.state();
         let mut usage = Usage::default();
-        for (_, version) in state.objects_after(bucket, "") {
+        for version in state.keys(bucket).flat_map(|(_, versions)| versions) {
             usage.objects += 1;
             usage.bytes += version.size;
         }

@@ -76,6 +76,7 @@ pub struct Page<T> {
 /// Exact figures of a bucket, kept in the same transaction as the commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
+    /// Versions of keys, current or not, and delete markers.
     pub objects: u64,
     pub bytes: u64,
 }
@@ -124,7 +125,9 @@ pub trait Catalog: Send + Sync {
         query: &'a ListObjects,
     ) -> BoxFuture<'a, ReadResult<Page<ListRow<ListedObject>>>>;
 
-    /// Versions of each key, newest first, after (`query.after`, `after_version`).
+    /// Versions of each key, newest first, delete markers among them, after (`query.after`,
+    /// `after_version`). A marker whose version is gone still marks its place, but for a null
+    /// version that is gone: then all versions of its key are shown again.
     fn list_versions<'a>(
         &'a self,
         bucket: BucketId,

@@ -8,6 +8,7 @@ mod kit;
 pub(super) mod listing;
 pub(super) mod multipart;
 pub(super) mod objects;
+pub(super) mod versions;
 
 pub(super) use differential::{Pair, steps};
 pub(super) use kit::{Kit, packed, put};
@@ -39,6 +40,12 @@ macro_rules! catalog_suite {
             listing: flat_pages, common_prefixes_are_one_row, a_start_inside_a_prefix_shows_it,
                 delimiters_of_any_length, keys_are_ordered_by_bytes, a_page_of_none,
                 listed_fields_are_right, buckets_do_not_mix;
+            versions: every_version_is_kept, what_was_there_before_is_the_null_version,
+                a_delete_covers_and_can_be_undone, the_next_version_comes_to_the_front,
+                a_suspended_bucket_has_one_null_version, blobs_live_as_long_as_a_version,
+                a_bucket_with_versions_stays, entries_are_decided_in_order,
+                many_versions_go_at_once, versions_are_copied_and_changed,
+                conditions_see_through_markers, versions_are_listed_and_paged;
         );
     };
 }

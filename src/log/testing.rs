@@ -74,6 +74,7 @@ pub mod mutation {
                 location: String::new(),
                 acl: None,
                 configs: Default::default(),
+                versioning: None,
             }),
             1 => Mutation::DeleteBucket(BucketId(u64::MAX)),
             2 => Mutation::DeleteObjects {

@@ -24,9 +24,23 @@ pub struct Bucket {
     /// `None` is private.
     #[n(5)]
     pub acl: Option<CannedAcl>,
+    /// `None` until versioning is first enabled: the bucket has only null versions.
+    #[n(6)]
+    pub versioning: Option<Versioning>,
     /// Kept apart from the bucket's own row and record.
     #[cbor(skip)]
     pub configs: BucketConfigs,
+}
+
+/// What a write to a key does with the version that was current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub enum Versioning {
+    /// Every version is kept, and new ones get an id.
+    #[n(0)]
+    Enabled,
+    /// Versions with an id are kept; new ones are null and replace the null version.
+    #[n(1)]
+    Suspended,
 }
 
 /// A valid bucket name.

@@ -12,7 +12,7 @@ use minicbor::{Decode, Encode};
 use super::{
     AccessKey, BlobId, BlobPlace, Bucket, BucketId, BucketName, CannedAcl, Checksum, ETag, Extent,
     Key, Lsn, ObjectMetadata, ObjectVersion, OwnerId, Part, Upload, UploadId, User, VersionId,
-    WriteCondition,
+    Versioning, WriteCondition,
 };
 use crate::model::condition::Refusal;
 
@@ -123,6 +123,8 @@ pub enum Proposal {
     },
     DeleteObjects {
         bucket: BucketId,
+        /// Who will own the delete markers.
+        owner: OwnerId,
         entries: Vec<DeleteEntry>,
     },
     CreateUpload {
@@ -190,6 +192,10 @@ pub enum Proposal {
         key: Key,
         version: Option<VersionId>,
         acl: CannedAcl,
+    },
+    SetVersioning {
+        bucket: BucketId,
+        versioning: Versioning,
     },
     /// Puts a configuration document in the place of the one of that name; `None` removes it.
     SetBucketConfig {
@@ -304,7 +310,7 @@ pub enum Mutation {
         #[cbor(n(5), with = "minicbor::bytes")]
         complete_digest: Option<Vec<u8>>,
     },
-    /// Removes versions; `None` is the current one of an unversioned bucket.
+    /// Removes versions.
     #[n(3)]
     DeleteObjects {
         #[n(0)]
@@ -353,6 +359,21 @@ pub enum Mutation {
         #[n(3)]
         acl: CannedAcl,
     },
+    #[n(13)]
+    SetVersioning {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        versioning: Versioning,
+    },
+    /// Removes versions and installs delete markers, in order.
+    #[n(14)]
+    DeleteVersions {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        steps: Vec<DeleteStep>,
+    },
     #[n(20)]
     SetBucketConfig {
         #[n(0)]
@@ -362,6 +383,16 @@ pub enum Mutation {
         #[cbor(n(2), with = "minicbor::bytes")]
         document: Option<Vec<u8>>,
     },
+}
+
+/// One change of `Mutation::DeleteVersions`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum DeleteStep {
+    #[n(0)]
+    Remove(#[n(0)] Key, #[n(1)] VersionId),
+    /// Installs a delete marker as the newest version.
+    #[n(1)]
+    Mark(#[n(0)] Key, #[n(1)] Box<ObjectVersion>),
 }
 
 /// Extents of `range` (first byte, length) of an object made of `extents`.

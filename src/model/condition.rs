@@ -50,8 +50,13 @@ impl WriteCondition {
         *self == WriteCondition::default()
     }
 
-    /// Decides against `current`, the live version of the key (a delete marker counts as none).
-    pub fn check(&self, current: Option<&ObjectVersion>) -> Result<(), Refusal> {
+    /// Decides against `newest`, the version of the key that a read would find or the delete marker
+    /// in its place, which has no ETag. Size and time, asked of deletes only, hold for a key that
+    /// does not exist.
+    ///
+    /// **Source** AWS S3 API reference, DeleteObject, `x-amz-if-match-size`.
+    pub fn check(&self, newest: Option<&ObjectVersion>) -> Result<(), Refusal> {
+        let current = newest.filter(|v| !v.delete_marker);
         if let Some(tags) = &self.if_match {
             match current {
                 None => return Err(Refusal::NoSuchKey),
@@ -64,18 +69,13 @@ impl WriteCondition {
         {
             return Err(Refusal::Failed("If-None-Match"));
         }
-        if let Some(size) = self.if_match_size
-            && current.is_none_or(|v| v.size != size)
-        {
-            return Err(
-                current.map_or(Refusal::NoSuchKey, |_| Refusal::Failed("x-amz-if-match-size"))
-            );
+        let Some(newest) = newest else { return Ok(()) };
+        if self.if_match_size.is_some_and(|size| size != newest.size) {
+            return Err(Refusal::Failed("x-amz-if-match-size"));
         }
-        if let Some(secs) = self.if_match_modified_secs
-            && current.is_none_or(|v| v.modified_ms.div_euclid(1000) != secs)
-        {
-            let name = "x-amz-if-match-last-modified-time";
-            return Err(current.map_or(Refusal::NoSuchKey, |_| Refusal::Failed(name)));
+        let secs = newest.modified_ms.div_euclid(1000);
+        if self.if_match_modified_secs.is_some_and(|wanted| wanted != secs) {
+            return Err(Refusal::Failed("x-amz-if-match-last-modified-time"));
         }
         Ok(())
     }

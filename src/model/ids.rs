@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
+use sha2::{Digest, Sha256};
 
 /// The position of a commit in the commit log. The first commit is 1; 0 means "before any".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
@@ -34,6 +35,29 @@ pub struct VersionId(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 16]);
 impl VersionId {
     /// The version of a bucket that never had versioning enabled.
     pub const NULL: VersionId = VersionId([0; 16]);
+
+    /// The id of the version that commit `lsn` makes of `key`: the commit's position, from which
+    /// the version is found again, and a digest, so that no id follows from another. Two keys may
+    /// get versions in one commit; a key gets at most one.
+    pub fn of_commit(bucket: BucketId, key: &Key, lsn: Lsn, now_ms: i64) -> VersionId {
+        let mut hash = Sha256::new();
+        hash.update(bucket.0.to_be_bytes());
+        hash.update(lsn.0.to_be_bytes());
+        hash.update(now_ms.to_be_bytes());
+        hash.update(key.as_str());
+        let digest = hash.finalize();
+        let mut id = [0u8; 16];
+        id[..8].copy_from_slice(&lsn.0.to_be_bytes());
+        id[8..].copy_from_slice(&digest[..8]);
+        VersionId(id)
+    }
+
+    /// The commit that made the version; `None` for the null version, whose id does not tell.
+    pub fn lsn(&self) -> Option<Lsn> {
+        let mut lsn = [0u8; 8];
+        lsn.copy_from_slice(&self.0[..8]);
+        (*self != VersionId::NULL).then(|| Lsn(u64::from_be_bytes(lsn)))
+    }
 }
 
 macro_rules! hex_id {

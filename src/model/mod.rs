@@ -16,7 +16,7 @@ pub mod upload;
 pub mod user;
 
 pub use acl::CannedAcl;
-pub use bucket::{Bucket, BucketName};
+pub use bucket::{Bucket, BucketName, Versioning};
 pub use bucket_config::{BucketConfig, BucketConfigs};
 pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumKind};
 pub use commit::{CommitError, Committed, Proposal};

@@ -114,6 +114,7 @@ mod tests {
             location: String::new(),
             acl,
             configs: Default::default(),
+            versioning: None,
         }
     }
 

@@ -72,6 +72,8 @@ error_codes! {
         "Your proposed upload is smaller than the minimum allowed object size.";
     IllegalLocationConstraintException 400 final
         "The specified location constraint does not fit this server's region.";
+    IllegalVersioningConfigurationException 400 final
+        "The versioning configuration specified in the request is invalid.";
     IncompleteBody 400 final "The request body terminated unexpectedly or has another length than \
          was declared.";
     InsufficientStorage 507 final "The server has no space left for this write.";

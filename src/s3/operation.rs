@@ -89,7 +89,8 @@ operations! {
     PUT Bucket "acl" PutBucketAcl Full;
     GET Object "acl" GetObjectAcl Full;
     PUT Object "acl" PutObjectAcl Full;
-    GET Bucket "versioning" GetBucketVersioning Probe;
+    GET Bucket "versioning" GetBucketVersioning Full;
+    PUT Bucket "versioning" PutBucketVersioning Full;
     GET Bucket "policy" GetBucketPolicy Probe;
     GET Bucket "policyStatus" GetBucketPolicyStatus Probe;
     GET Bucket "cors" GetBucketCors Full;
@@ -112,7 +113,6 @@ operations! {
     GET Object "tagging" GetObjectTagging Full;
     GET Object "retention" GetObjectRetention Probe;
     GET Object "legal-hold" GetObjectLegalHold Probe;
-    PUT Bucket "versioning" PutBucketVersioning Refused;
     PUT Bucket "policy" PutBucketPolicy Refused;
     DELETE Bucket "policy" DeleteBucketPolicy Refused;
     PUT Bucket "cors" PutBucketCors Full;

@@ -12,7 +12,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::time::http_date;
-use crate::model::{Checksum, ChecksumKind, ETag, ObjectVersion};
+use crate::model::{Bucket, Checksum, ChecksumKind, ETag, ObjectVersion, VersionId};
 
 /// What AWS answers for an object that was stored without a Content-Type.
 pub const CONTENT_TYPE_DEFAULT: HeaderValue = HeaderValue::from_static("binary/octet-stream");
@@ -84,6 +84,33 @@ pub fn add_validators(headers: &mut HeaderMap, version: &ObjectVersion) {
     if let Some(text) = &version.metadata.expires {
         headers.insert(EXPIRES, header_value(text));
     }
+}
+
+/// Adds `x-amz-version-id`.
+pub fn add_version_id(headers: &mut HeaderMap, id: VersionId) {
+    headers.insert(HeaderName::from_static("x-amz-version-id"), header_value(&id.to_string()));
+}
+
+/// Adds `x-amz-version-id`, unless the bucket never had versioning: its one null version is not
+/// named.
+pub fn add_version_of(headers: &mut HeaderMap, bucket: &Bucket, version: &ObjectVersion) {
+    if bucket.versioning.is_some() || version.version_id != VersionId::NULL {
+        add_version_id(headers, version.version_id);
+    }
+}
+
+/// Adds the id of a version that a write made. In a bucket whose versioning is suspended the new
+/// version is null and not named.
+pub fn add_new_version(headers: &mut HeaderMap, version: &ObjectVersion) {
+    if version.version_id != VersionId::NULL {
+        add_version_id(headers, version.version_id);
+    }
+}
+
+/// Adds `x-amz-delete-marker: true`.
+pub fn add_delete_marker(headers: &mut HeaderMap) {
+    let name = HeaderName::from_static("x-amz-delete-marker");
+    headers.insert(name, HeaderValue::from_static("true"));
 }
 
 /// Adds everything that describes an object beside its length and range.

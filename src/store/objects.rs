@@ -11,7 +11,8 @@ use crate::digest::{DigestRequest, Digester, Digests};
 use crate::model::commit::{CopySource, DeleteEntry, Deleted};
 use crate::model::{
     Bucket, BucketId, BucketName, CannedAcl, Checksum, ChecksumAlgorithm, CommitError, Committed,
-    ETag, Key, ObjectMetadata, ObjectVersion, OwnerId, Proposal, VersionId, WriteCondition,
+    ETag, Key, ObjectMetadata, ObjectVersion, OwnerId, Proposal, VersionId, Versioning,
+    WriteCondition,
 };
 
 /// A finished write on its way to a key.
@@ -158,16 +159,27 @@ impl ObjectStore {
         object_of(self.commit(proposal).await?)
     }
 
-    /// Deletes keys or versions in one commit; each entry has its own outcome, in order.
+    /// Deletes keys or versions in one commit; each entry has its own outcome, in order. `owner`
+    /// will own the delete markers.
     pub async fn delete_objects(
         &self,
         bucket: BucketId,
+        owner: OwnerId,
         entries: Vec<DeleteEntry>,
     ) -> StoreResult<Vec<Result<Deleted, CommitError>>> {
-        match self.commit(Proposal::DeleteObjects { bucket, entries }).await? {
+        match self.commit(Proposal::DeleteObjects { bucket, owner, entries }).await? {
             Committed::Deleted(outcomes) => Ok(outcomes),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Enables or suspends versioning.
+    pub async fn set_versioning(
+        &self,
+        bucket: BucketId,
+        versioning: Versioning,
+    ) -> StoreResult<()> {
+        self.commit(Proposal::SetVersioning { bucket, versioning }).await.map(drop)
     }
 
     /// Replaces a bucket's access control list.

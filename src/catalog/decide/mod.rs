@@ -4,18 +4,19 @@
 //! (the writer of an implementation) carries out the mutation. Both implementations of the catalog
 //! decide with this code, so that they can differ only in how they keep and change state.
 
+mod deletes;
 mod multipart;
+mod settings;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use self::multipart::{Completion, Expected, PartFields};
-use crate::model::commit::{
-    CopySource, DeleteEntry, Deleted, Mutation, PackedBytes, ProposedData, slice_extents,
-};
+use crate::model::commit::{CopySource, Mutation, PackedBytes, ProposedData, slice_extents};
 use crate::model::{
-    AccessKey, BlobId, BlobPlace, BlobRef, Bucket, BucketConfigs, BucketId, BucketName, CannedAcl,
-    Checksum, CommitError, Committed, ETag, Extent, Key, Lsn, ObjectMetadata, ObjectVersion,
-    OwnerId, Part, Proposal, Upload, UploadId, VersionId, WriteCondition,
+    AccessKey, BlobId, BlobPlace, BlobRef, Bucket, BucketConfigs, BucketId, BucketName, Checksum,
+    CommitError, Committed, ETag, Extent, Key, Lsn, ObjectMetadata, ObjectVersion, OwnerId, Part,
+    Proposal, Upload, UploadId, VersionId, Versioning, WriteCondition,
 };
 
 /// What a blob file or packed blob is to the catalog.
@@ -43,13 +44,23 @@ pub struct CompletedUpload {
 /// The state that proposals are decided against.
 pub trait View {
     fn bucket_named(&self, name: &str) -> Option<Arc<Bucket>>;
-    fn bucket_exists(&self, id: BucketId) -> bool;
+    fn bucket(&self, id: BucketId) -> Option<Arc<Bucket>>;
     /// An id that no bucket had before.
     fn next_bucket_id(&self) -> BucketId;
     /// True when no version of any key is left.
     fn bucket_is_empty(&self, id: BucketId) -> bool;
     /// The live current version; a delete marker counts as none.
     fn current(&self, bucket: BucketId, key: &Key) -> Option<Arc<ObjectVersion>>;
+    /// The version of that id, also a delete marker.
+    fn version(&self, bucket: BucketId, key: &Key, id: VersionId) -> Option<Arc<ObjectVersion>>;
+    /// The newest version, also a delete marker, that would be left without those in `gone`; they
+    /// are versions that the proposal itself names.
+    fn latest_without(
+        &self,
+        bucket: BucketId,
+        key: &Key,
+        gone: &HashSet<VersionId>,
+    ) -> Option<Arc<ObjectVersion>>;
     fn blob(&self, id: BlobId) -> Option<BlobState>;
     fn upload(&self, id: UploadId) -> Option<Arc<Upload>>;
     fn part(&self, upload: UploadId, number: u32) -> Option<Part>;
@@ -187,7 +198,9 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
             let put = Put { bucket, key, owner, metadata, etag, checksum, condition };
             copy_object(view, at, put, &source)
         }
-        Proposal::DeleteObjects { bucket, entries } => delete_objects(view, bucket, entries),
+        Proposal::DeleteObjects { bucket, owner, entries } => {
+            deletes::delete_objects(view, at, bucket, owner, entries)
+        }
         Proposal::CreateUpload { upload } => multipart::create(view, upload),
         Proposal::PutPart { bucket, key, upload, number, etag, checksum, data } => {
             multipart::require_upload(view, bucket, &key, upload)?;
@@ -220,13 +233,7 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
         Proposal::PutAccessKey { key } => put_access_key(view, key),
         Proposal::DeleteAccessKey { access_key } => delete_access_key(view, access_key),
         Proposal::Relocate { data, from } => relocate(view, data, from),
-        Proposal::SetBucketAcl { bucket, acl } => set_bucket_acl(view, bucket, acl),
-        Proposal::SetObjectAcl { bucket, key, version, acl } => {
-            set_object_acl(view, bucket, key, version, acl)
-        }
-        Proposal::SetBucketConfig { bucket, name, document } => {
-            set_bucket_config(view, bucket, name, document)
-        }
+        other => settings::decide(view, other),
     }
 }
 
@@ -234,8 +241,16 @@ fn intent(intent: Intent) -> Decision {
     Decision { change: Change::Intent(intent), answer: Committed::Done }
 }
 
-fn require_bucket(view: &dyn View, id: BucketId) -> Result<(), CommitError> {
-    if view.bucket_exists(id) { Ok(()) } else { Err(CommitError::NoSuchBucket) }
+fn require_bucket(view: &dyn View, id: BucketId) -> Result<Arc<Bucket>, CommitError> {
+    view.bucket(id).ok_or(CommitError::NoSuchBucket)
+}
+
+/// The id of the version that a write to `key` makes.
+fn new_version_id(bucket: &Bucket, key: &Key, at: Moment) -> VersionId {
+    match bucket.versioning {
+        Some(Versioning::Enabled) => VersionId::of_commit(bucket.id, key, at.lsn, at.now_ms),
+        Some(Versioning::Suspended) | None => VersionId::NULL,
+    }
 }
 
 fn create_bucket(
@@ -253,7 +268,9 @@ fn create_bucket(
     }
     let id = view.next_bucket_id();
     let configs = BucketConfigs::default();
-    let bucket = Bucket { id, name, owner, created_ms: at.now_ms, location, acl: None, configs };
+    let created_ms = at.now_ms;
+    let bucket =
+        Bucket { id, name, owner, created_ms, location, acl: None, versioning: None, configs };
     let answer = Committed::Bucket { bucket: Arc::new(bucket.clone()), existed: false };
     Ok(Decision::logged(Mutation::CreateBucket(bucket), None, answer))
 }
@@ -279,13 +296,13 @@ struct Put {
 }
 
 fn put_object(view: &dyn View, at: Moment, put: Put, data: ProposedData) -> Decided {
-    require_bucket(view, put.bucket)?;
+    let bucket = require_bucket(view, put.bucket)?;
     let current = view.current(put.bucket, &put.key);
     put.condition.check(current.as_deref())?;
     let (extents, packed) = take_data(view, data)?;
     let version = ObjectVersion {
         lsn: at.lsn,
-        version_id: VersionId::NULL,
+        version_id: new_version_id(&bucket, &put.key, at),
         delete_marker: false,
         size: extents.iter().map(|e| e.len).sum(),
         modified_ms: modified_ms(at, current.as_deref()),
@@ -300,11 +317,12 @@ fn put_object(view: &dyn View, at: Moment, put: Put, data: ProposedData) -> Deci
 }
 
 fn copy_object(view: &dyn View, at: Moment, put: Put, source: &ObjectVersion) -> Decided {
+    let bucket = require_bucket(view, put.bucket)?;
     let current = view.current(put.bucket, &put.key);
     put.condition.check(current.as_deref())?;
     let mut version = source.clone();
     version.lsn = at.lsn;
-    version.version_id = VersionId::NULL;
+    version.version_id = new_version_id(&bucket, &put.key, at);
     version.modified_ms = modified_ms(at, current.as_deref());
     version.owner = put.owner;
     version.metadata = put.metadata;
@@ -375,11 +393,12 @@ fn copy_source(
 ) -> Result<Arc<ObjectVersion>, CommitError> {
     require_bucket(view, bucket)?;
     require_bucket(view, source.bucket)?;
-    let current = view.current(source.bucket, &source.key);
-    let wanted = |v: &Arc<ObjectVersion>| {
-        v.lsn == source.lsn && source.version.is_none_or(|id| id == v.version_id)
+    let found = match source.version {
+        None => view.current(source.bucket, &source.key),
+        Some(id) => view.version(source.bucket, &source.key, id),
     };
-    current.filter(wanted).ok_or(CommitError::SourceChanged)
+    let wanted = |v: &Arc<ObjectVersion>| v.lsn == source.lsn && !v.delete_marker;
+    found.filter(wanted).ok_or(CommitError::SourceChanged)
 }
 
 fn put_access_key(view: &dyn View, key: AccessKey) -> Decided {
@@ -402,63 +421,4 @@ fn relocate(view: &dyn View, data: PackedBytes, from: BlobPlace) -> Decided {
     }
     let mutation = Mutation::Relocate(data.id);
     Ok(Decision::logged(mutation, Some(data), Committed::Done))
-}
-
-fn set_bucket_acl(view: &dyn View, bucket: BucketId, acl: CannedAcl) -> Decided {
-    require_bucket(view, bucket)?;
-    Ok(Decision::done(Mutation::SetBucketAcl { bucket, acl }))
-}
-
-fn set_bucket_config(
-    view: &dyn View,
-    bucket: BucketId,
-    name: String,
-    document: Option<Vec<u8>>,
-) -> Decided {
-    require_bucket(view, bucket)?;
-    Ok(Decision::done(Mutation::SetBucketConfig { bucket, name, document }))
-}
-
-fn set_object_acl(
-    view: &dyn View,
-    bucket: BucketId,
-    key: Key,
-    named: Option<VersionId>,
-    acl: CannedAcl,
-) -> Decided {
-    require_bucket(view, bucket)?;
-    let current = view.current(bucket, &key);
-    let version = match (current, named) {
-        (Some(current), None) => current.version_id,
-        (Some(current), Some(named)) if current.version_id == named => named,
-        (_, Some(_)) => return Err(CommitError::NoSuchVersion),
-        (None, None) => return Err(CommitError::NoSuchKey),
-    };
-    Ok(Decision::done(Mutation::SetObjectAcl { bucket, key, version, acl }))
-}
-
-fn delete_objects(view: &dyn View, bucket: BucketId, entries: Vec<DeleteEntry>) -> Decided {
-    require_bucket(view, bucket)?;
-    let mut gone: Vec<(Key, VersionId)> = Vec::new();
-    let mut seen = std::collections::HashSet::new();
-    let mut answers = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let current =
-            if seen.contains(&entry.key) { None } else { view.current(bucket, &entry.key) };
-        if let Err(refusal) = entry.condition.check(current.as_deref()) {
-            answers.push(Err(refusal.into()));
-            continue;
-        }
-        let named = |v: &Arc<ObjectVersion>| entry.version.is_none_or(|id| id == v.version_id);
-        if let Some(version) = current.filter(named) {
-            seen.insert(entry.key.clone());
-            gone.push((entry.key.clone(), version.version_id));
-        }
-        answers.push(Ok(Deleted { key: entry.key, version: entry.version, marker: None }));
-    }
-    let answer = Committed::Deleted(answers);
-    if gone.is_empty() {
-        return Ok(Decision::nothing(answer));
-    }
-    Ok(Decision::logged(Mutation::DeleteObjects { bucket, keys: gone }, None, answer))
 }

@@ -6,13 +6,13 @@ use sha2::{Digest, Sha256};
 
 use super::{
     CompletedUpload, Decided, Decision, Moment, OBJECT_BYTES_MAX, View, install, modified_ms,
-    require_bucket,
+    new_version_id, require_bucket,
 };
 use crate::digest;
 use crate::model::commit::{CompletedPart, Mutation, PackedBytes};
 use crate::model::{
     BucketId, Checksum, ChecksumAlgorithm, ChecksumKind, CommitError, Committed, ETag, Extent, Key,
-    ObjectVersion, Part, PartRecord, Upload, UploadId, VersionId, WriteCondition,
+    ObjectVersion, Part, PartRecord, Upload, UploadId, WriteCondition,
 };
 
 /// The shortest part that may stand before another.
@@ -98,6 +98,7 @@ pub(super) fn complete(view: &dyn View, at: Moment, c: Completion) -> Decided {
         Err(CommitError::NoSuchUpload) => return repeat(view, &c, &digest),
         Err(error) => return Err(error),
     };
+    let bucket = require_bucket(view, c.bucket)?;
     let current = view.current(c.bucket, &c.key);
     c.condition.check(current.as_deref())?;
     let parts = chosen_parts(view, &c)?;
@@ -114,7 +115,7 @@ pub(super) fn complete(view: &dyn View, at: Moment, c: Completion) -> Decided {
         |p: &Part| PartRecord { number: p.number, size: p.size, checksum: p.checksum.clone() };
     let version = ObjectVersion {
         lsn: at.lsn,
-        version_id: VersionId::NULL,
+        version_id: new_version_id(&bucket, &c.key, at),
         delete_marker: false,
         size,
         modified_ms: modified_ms(at, current.as_deref()),

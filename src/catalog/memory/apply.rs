@@ -6,8 +6,10 @@ use bytes::Bytes;
 
 use super::{Blob, State};
 use crate::catalog::decide::{BlobState, CompletedUpload, Intent, Moment, completion_record};
-use crate::model::commit::Mutation;
-use crate::model::{BlobId, BlobPlace, BucketConfig, BucketId, Extent, Lsn, UploadId};
+use crate::model::commit::{DeleteStep, Mutation};
+use crate::model::{
+    BlobId, BlobPlace, BucketConfig, BucketId, Extent, Key, Lsn, ObjectVersion, UploadId, VersionId,
+};
 
 impl State {
     pub(super) fn intend(&mut self, intent: Intent) {
@@ -48,14 +50,20 @@ impl State {
                     self.completed.insert(id, CompletedUpload { bucket, key, digest, version });
                     self.end_upload(at.lsn, id);
                 }
-                if let Some(old) = self.objects.insert((bucket, key), version) {
-                    self.release_extents(at.lsn, &old.extents);
-                }
+                self.install(at.lsn, bucket, key, version);
             }
             Mutation::DeleteObjects { bucket, keys } => {
-                for (key, _) in keys {
-                    if let Some(old) = self.objects.remove(&(bucket, key)) {
-                        self.release_extents(at.lsn, &old.extents);
+                for (key, version) in keys {
+                    self.remove(at.lsn, bucket, key, version);
+                }
+            }
+            Mutation::DeleteVersions { bucket, steps } => {
+                for step in steps {
+                    match step {
+                        DeleteStep::Remove(key, id) => self.remove(at.lsn, bucket, key, id),
+                        DeleteStep::Mark(key, marker) => {
+                            self.install(at.lsn, bucket, key, Arc::from(marker));
+                        }
                     }
                 }
             }
@@ -79,27 +87,65 @@ impl State {
                 self.access_keys.remove(&access_key);
             }
             Mutation::Relocate(id) => self.relocate(id, place),
+            other => self.apply_setting(other),
+        }
+    }
+
+    /// Changes a bucket's settings or what is said of a version beside its bytes.
+    fn apply_setting(&mut self, mutation: Mutation) {
+        match mutation {
             Mutation::SetBucketAcl { bucket, acl } => {
                 if let Some(found) = self.buckets.values_mut().find(|b| b.id == bucket) {
                     Arc::make_mut(found).acl = Some(acl);
                 }
             }
-            Mutation::SetObjectAcl { bucket, key, acl, .. } => {
-                if let Some(version) = self.objects.get_mut(&(bucket, key)) {
-                    Arc::make_mut(version).metadata.acl = Some(acl);
+            Mutation::SetObjectAcl { bucket, key, version, acl } => {
+                if let Some(version) = self.version_mut(bucket, key, version) {
+                    version.metadata.acl = Some(acl);
                 }
             }
             Mutation::SetBucketConfig { bucket, name, document } => {
-                self.configure(bucket, &name, document);
+                if let Some(found) = self.buckets.values_mut().find(|b| b.id == bucket) {
+                    let config = document.map(|document| Arc::new(BucketConfig::new(document)));
+                    Arc::make_mut(found).configs.set(&name, config);
+                }
             }
+            Mutation::SetVersioning { bucket, versioning } => {
+                if let Some(found) = self.buckets.values_mut().find(|b| b.id == bucket) {
+                    Arc::make_mut(found).versioning = Some(versioning);
+                }
+            }
+            other => unreachable!("not a setting: {other:?}"),
         }
     }
 
-    fn configure(&mut self, bucket: BucketId, name: &str, document: Option<Vec<u8>>) {
-        if let Some(found) = self.buckets.values_mut().find(|b| b.id == bucket) {
-            let config = document.map(|document| Arc::new(BucketConfig::new(document)));
-            Arc::make_mut(found).configs.set(name, config);
+    fn version_mut(
+        &mut self,
+        bucket: BucketId,
+        key: Key,
+        id: VersionId,
+    ) -> Option<&mut ObjectVersion> {
+        let versions = self.objects.get_mut(&(bucket, key))?;
+        versions.iter_mut().find(|v| v.version_id == id).map(Arc::make_mut)
+    }
+
+    /// Makes `version` the newest of its key; of null versions there is one.
+    fn install(&mut self, lsn: Lsn, bucket: BucketId, key: Key, version: Arc<ObjectVersion>) {
+        if version.version_id == VersionId::NULL {
+            self.remove(lsn, bucket, key.clone(), VersionId::NULL);
         }
+        self.objects.entry((bucket, key)).or_default().insert(0, version);
+    }
+
+    fn remove(&mut self, lsn: Lsn, bucket: BucketId, key: Key, id: VersionId) {
+        let entry = (bucket, key);
+        let Some(versions) = self.objects.get_mut(&entry) else { return };
+        let Some(at) = versions.iter().position(|v| v.version_id == id) else { return };
+        let old = versions.remove(at);
+        if versions.is_empty() {
+            self.objects.remove(&entry);
+        }
+        self.release_extents(lsn, &old.extents);
     }
 
     fn delete_bucket(&mut self, lsn: Lsn, id: BucketId) {
@@ -162,7 +208,8 @@ impl State {
 
     /// Shows the new place in every version and part that refers to the blob.
     fn move_extents(&mut self, id: BlobId, place: BlobPlace) {
-        let versions = self.objects.values_mut().map(|v| &mut Arc::make_mut(v).extents);
+        let versions = self.objects.values_mut().flatten();
+        let versions = versions.map(|v| &mut Arc::make_mut(v).extents);
         let parts = self.parts.values_mut().map(|part| &mut part.extents);
         for extent in versions.chain(parts).flatten() {
             if extent.blob.id == id {

@@ -8,9 +8,10 @@ use super::working::{Working, placed};
 use crate::catalog::decide::{
     BlobState, CompletedUpload, Intent, UNPLACED, completion_record, place_extents,
 };
-use crate::model::commit::Mutation;
+use crate::model::commit::{DeleteStep, Mutation};
 use crate::model::{
-    BlobId, BlobPlace, BucketConfig, BucketId, Extent, Key, Lsn, ObjectVersion, Part, UploadId,
+    BlobId, BlobPlace, Bucket, BucketConfig, BucketId, Extent, Key, Lsn, ObjectVersion, Part,
+    UploadId, VersionId,
 };
 
 impl Working {
@@ -47,11 +48,21 @@ impl Working {
                 if let Some(upload) = upload {
                     self.end_upload(*upload);
                 }
-                self.replace_object(*bucket, key, Some(Arc::new(version.clone())));
+                self.install(*bucket, key, Arc::new(version.clone()));
             }
             Mutation::DeleteObjects { bucket, keys } => {
-                for (key, _) in keys {
-                    self.replace_object(*bucket, key, None);
+                for (key, version) in keys {
+                    self.remove(*bucket, key, *version);
+                }
+            }
+            Mutation::DeleteVersions { bucket, steps } => {
+                for step in steps {
+                    match step {
+                        DeleteStep::Remove(key, version) => self.remove(*bucket, key, *version),
+                        DeleteStep::Mark(key, marker) => {
+                            self.install(*bucket, key, Arc::from(marker.clone()));
+                        }
+                    }
                 }
             }
             Mutation::CreateUpload(upload) => {
@@ -67,16 +78,13 @@ impl Working {
             }
             Mutation::Relocate(id) => self.unplace(*id),
             Mutation::SetBucketAcl { bucket, acl } => {
-                if let Some(mut bucket) = self.names.bucket_by_id(*bucket).cloned() {
-                    Arc::make_mut(&mut bucket).acl = Some(*acl);
-                    self.rename(NameChange::PutBucket(bucket));
-                }
+                self.change_bucket(*bucket, |bucket| bucket.acl = Some(*acl));
             }
-            Mutation::SetObjectAcl { bucket, key, acl, .. } => {
-                let entry = (*bucket, key.clone());
-                if let Some(version) = self.objects.change(&entry) {
-                    Arc::make_mut(version).metadata.acl = Some(*acl);
-                }
+            Mutation::SetObjectAcl { bucket, key, version, acl } => {
+                self.change_version(*bucket, key, *version, |v| v.metadata.acl = Some(*acl));
+            }
+            Mutation::SetVersioning { bucket, versioning } => {
+                self.change_bucket(*bucket, |bucket| bucket.versioning = Some(*versioning));
             }
             Mutation::SetBucketConfig { bucket, name, document } => {
                 let config = document.clone().map(|text| Arc::new(BucketConfig::new(text)));
@@ -113,7 +121,8 @@ impl Working {
     pub fn place_rows(&mut self) {
         let blobs = &self.blobs;
         let packed = |extents: &[Extent]| extents.iter().any(|e| e.blob.place != BlobPlace::File);
-        for version in self.objects.upserts_mut().filter(|v| packed(&v.extents)) {
+        let versions = self.objects.upserts_mut().chain(self.versions.upserts_mut());
+        for version in versions.filter(|v| packed(&v.extents)) {
             place_extents(&mut Arc::make_mut(version).extents, &|id| placed(blobs, id));
         }
         for (upload, number) in &self.changed_parts {
@@ -137,23 +146,93 @@ impl Working {
         self.rename(NameChange::DeleteBucket(id));
     }
 
-    fn replace_object(&mut self, bucket: BucketId, key: &Key, new: Option<Arc<ObjectVersion>>) {
+    fn change_bucket(&mut self, id: BucketId, change: impl FnOnce(&mut Bucket)) {
+        if let Some(mut bucket) = self.names.bucket_by_id(id).cloned() {
+            change(Arc::make_mut(&mut bucket));
+            self.rename(NameChange::PutBucket(bucket));
+        }
+    }
+
+    fn change_version(
+        &mut self,
+        bucket: BucketId,
+        key: &Key,
+        id: VersionId,
+        change: impl FnOnce(&mut ObjectVersion),
+    ) {
         let entry = (bucket, key.clone());
-        let old = self.objects.get(&entry).cloned();
+        if self.objects.get(&entry).is_some_and(|v| v.version_id == id) {
+            if let Some(version) = self.objects.change(&entry) {
+                change(Arc::make_mut(version));
+            }
+        } else if let Some(version) = self.versions.change(&entry, id) {
+            change(version);
+        }
+    }
+
+    /// Makes `version` the newest of its key. The one that was current stays as a version behind
+    /// it; of null versions there is only one.
+    fn install(&mut self, bucket: BucketId, key: &Key, version: Arc<ObjectVersion>) {
+        let entry = (bucket, key.clone());
+        let replaced = match version.version_id {
+            VersionId::NULL => self.take_version(&entry, VersionId::NULL),
+            _ => None,
+        };
+        if let Some(former) = self.objects.get(&entry).cloned() {
+            self.versions.insert(&entry, former);
+        }
         let mut usage = self.usage_of(bucket);
-        if let Some(new) = &new {
-            usage.objects += 1;
-            usage.bytes += new.size;
+        usage.objects += 1;
+        usage.bytes += version.size;
+        if version.delete_marker {
+            self.versions.insert(&entry, version);
+            if self.objects.get(&entry).is_some() {
+                self.objects.set(entry, None);
+            }
+        } else {
+            self.objects.set(entry, Some(version));
         }
-        if let Some(old) = &old {
-            usage.objects -= 1;
-            usage.bytes -= old.size;
-            self.release_extents(&old.extents);
+        self.usage.insert(bucket, usage);
+        if let Some(replaced) = replaced {
+            self.release_version(bucket, &replaced);
         }
-        if old.is_some() || new.is_some() {
-            self.usage.insert(bucket, usage);
-            self.objects.set(entry, new);
+    }
+
+    /// Removes a version. When it was the newest, the next one comes to the front.
+    fn remove(&mut self, bucket: BucketId, key: &Key, id: VersionId) {
+        let entry = (bucket, key.clone());
+        let Some(old) = self.take_version(&entry, id) else { return };
+        self.release_version(bucket, &old);
+        if self.objects.get(&entry).is_none()
+            && let Some(next) = self.versions.newest(&entry, |_| false).cloned()
+            && !next.delete_marker
+        {
+            self.versions.remove(&entry, next.lsn);
+            self.objects.set(entry, Some(next));
         }
+    }
+
+    /// Takes a version out of its row.
+    fn take_version(
+        &mut self,
+        entry: &(BucketId, Key),
+        id: VersionId,
+    ) -> Option<Arc<ObjectVersion>> {
+        if let Some(current) = self.objects.get(entry).filter(|v| v.version_id == id).cloned() {
+            self.objects.set(entry.clone(), None);
+            return Some(current);
+        }
+        let found = self.versions.version(entry, id).cloned()?;
+        self.versions.remove(entry, found.lsn);
+        Some(found)
+    }
+
+    fn release_version(&mut self, bucket: BucketId, old: &ObjectVersion) {
+        let mut usage = self.usage_of(bucket);
+        usage.objects -= 1;
+        usage.bytes -= old.size;
+        self.usage.insert(bucket, usage);
+        self.release_extents(&old.extents);
     }
 
     fn put_part(&mut self, upload: UploadId, part: &Part) {

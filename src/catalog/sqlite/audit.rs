@@ -129,16 +129,19 @@ impl Auditor {
     }
 
     async fn versions(&mut self, conn: &mut SqliteConnection) -> SqlResult<()> {
-        let text = "SELECT bucket_id, key, lsn, version_id, body FROM versions";
+        let text = "SELECT bucket_id, key, lsn, version_id, size, modified_ms, etag_md5, \
+                    etag_parts, owner, storage_class, checksum_algorithm, checksum_kind, \
+                    delete_marker, body FROM versions";
         let mut found = query(text, Args::default()).fetch(conn);
         while let Some(row) = found.try_next().await? {
             let (bucket, key) = (BucketId(rows::count(&row, "bucket_id")?), rows::key(&row)?);
             let version: ObjectVersion = rows::body(&row)?;
             let what =
                 || format!("version {} of {:?} of bucket {}", version.version_id, key, bucket.0);
-            let columns = (rows::count(&row, "lsn")?, rows::id(&row, "version_id")?);
-            if columns != (version.lsn.0, version.version_id.0) {
-                self.audit.problems.add(format!("{}: its columns differ from it", what()));
+            let listed = rows::listed_version(&row)?;
+            let marker = rows::int(&row, "delete_marker")? == 1;
+            if !same_as_listed(&listed, &version) || marker != version.delete_marker {
+                self.audit.problems.add(format!("{}: its listing differs from it", what()));
             }
             self.audit.versions += 1;
             self.count_version(bucket, &version, what);

@@ -20,6 +20,7 @@ macro_rules! listed_columns {
          o.storage_class, o.checksum_algorithm, o.checksum_kind"
     };
 }
+pub(super) use listed_columns;
 
 const SCAN: &str = concat!(
     "SELECT o.key, ",
@@ -51,9 +52,9 @@ const WALK: &str = concat!(
 );
 
 /// The keys of a page: from `first` on, below `bound`.
-struct Range {
-    first: Vec<u8>,
-    bound: Vec<u8>,
+pub(super) struct Range {
+    pub first: Vec<u8>,
+    pub bound: Vec<u8>,
 }
 
 /// The first key behind all keys that begin with `prefix`.
@@ -67,13 +68,13 @@ fn behind(prefix: &str) -> Vec<u8> {
 }
 
 /// The first key behind `key` itself.
-fn next_key(key: &str) -> Vec<u8> {
+pub(super) fn next_key(key: &str) -> Vec<u8> {
     let mut bytes = key.as_bytes().to_vec();
     bytes.push(0);
     bytes
 }
 
-fn range(query: &ListObjects) -> Range {
+pub(super) fn range(query: &ListObjects) -> Range {
     let start = match (query.after.is_empty(), query.after_is_prefix) {
         (true, _) => Vec::new(),
         (false, true) => behind(&query.after),
@@ -83,7 +84,7 @@ fn range(query: &ListObjects) -> Range {
 }
 
 /// The common prefix that `key` belongs to, if any.
-fn common_prefix<'k>(key: &'k str, query: &ListObjects) -> Option<&'k str> {
+pub(super) fn common_prefix<'k>(key: &'k str, query: &ListObjects) -> Option<&'k str> {
     if query.delimiter.is_empty() {
         return None;
     }

@@ -10,7 +10,9 @@ mod compact;
 mod files;
 mod index;
 mod list;
+mod list_versions;
 mod names;
+mod noncurrent;
 mod persist;
 mod prefetch;
 mod read;
@@ -252,6 +254,11 @@ impl SqliteCatalog {
         }
     }
 
+    fn is_versioned(&self, bucket: BucketId) -> bool {
+        let names = self.shared.names.read().unwrap_or_else(PoisonError::into_inner);
+        names.bucket_by_id(bucket).is_some_and(|bucket| bucket.versioning.is_some())
+    }
+
     async fn current(&self, bucket: BucketId, key: &Key) -> ReadResult<Option<Arc<ObjectVersion>>> {
         let index = &self.shared.index;
         let ticket = match index.get(bucket, key) {
@@ -303,8 +310,17 @@ impl Catalog for SqliteCatalog {
         version: Option<VersionId>,
     ) -> BoxFuture<'a, ReadResult<Option<Arc<ObjectVersion>>>> {
         async move {
-            let current = self.current(bucket, key).await?;
-            Ok(current.filter(|v| version.is_none_or(|id| id == v.version_id)))
+            let found = match version {
+                None => self.current(bucket, key).await?,
+                Some(id) => self.cached(bucket, key).filter(|v| v.version_id == id),
+            };
+            // A key without a current version may have a delete marker, in some buckets.
+            if found.is_some() || version.is_none() && !self.is_versioned(bucket) {
+                return Ok(found);
+            }
+            let mut reader = self.reader().await?;
+            let found = read::version(&mut reader, bucket, key, version).await;
+            Ok(found.map_err(read_failed)?.map(Arc::new))
         }
         .boxed()
     }
@@ -348,11 +364,18 @@ impl Catalog for SqliteCatalog {
         &'a self,
         bucket: BucketId,
         query: &'a ListObjects,
-        _after_version: Option<VersionId>,
+        after_version: Option<VersionId>,
     ) -> BoxFuture<'a, ReadResult<Page<ListRow<ListedVersion>>>> {
-        // One version per key: whatever the marker's version, the next row has a later key.
         async move {
-            let page = self.list_objects(bucket, query).await?;
+            let mut reader = self.reader().await?;
+            // A marker with an id is no version of an unversioned bucket, but has its place.
+            let named = after_version.is_some_and(|id| id != VersionId::NULL);
+            if named || self.is_versioned(bucket) {
+                let page = list_versions::versions(&mut reader, bucket, query, after_version);
+                return page.await.map_err(read_failed);
+            }
+            // One version per key: whatever the marker's version, the next row has a later key.
+            let page = list::objects(&mut reader, bucket, query).await.map_err(read_failed)?;
             let latest = |row| match row {
                 ListRow::CommonPrefix(prefix) => ListRow::CommonPrefix(prefix),
                 ListRow::Item(ListedObject { key, version }) => {

@@ -18,6 +18,17 @@ const DELETE_OBJECTS: RowsStatement = RowsStatement {
     text: "DELETE FROM objects WHERE bucket_id = ? AND key IN ({rows})",
     tuple: "?",
 };
+const PUT_VERSIONS: RowsStatement = RowsStatement {
+    text: "INSERT OR REPLACE INTO versions (bucket_id, key, lsn, version_id, size, modified_ms, \
+           etag_md5, etag_parts, owner, storage_class, checksum_algorithm, checksum_kind, \
+           delete_marker, body) VALUES {rows}",
+    tuple: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+};
+/// One condition for each row: SQLite seeks for each, and scans for a list of tuples.
+const DELETE_VERSIONS: RowsStatement = RowsStatement {
+    text: "DELETE FROM versions WHERE {rows}",
+    tuple: "(bucket_id = ? AND key = ? AND lsn = ?)",
+};
 const PUT_BLOBS: RowsStatement = RowsStatement {
     text: "INSERT OR REPLACE INTO blobs (id, state, refs, len, segment, record_offset, since_lsn) \
            VALUES {rows}",
@@ -78,6 +89,7 @@ async fn persist_all(batch: &mut Batch<'_>, working: &Working) -> SqlResult<()> 
     batch.add("BEGIN IMMEDIATE", |_| Ok(()))?;
     persist_names(batch, working)?;
     persist_objects(batch, working).await?;
+    persist_versions(batch, working).await?;
     persist_uploads(batch, working).await?;
     persist_blobs(batch, working).await?;
     persist_counters(batch, working).await?;
@@ -192,6 +204,24 @@ async fn persist_uploads(batch: &mut Batch<'_>, working: &Working) -> SqlResult<
         .await
 }
 
+async fn persist_versions(batch: &mut Batch<'_>, working: &Working) -> SqlResult<()> {
+    // A null version that is replaced goes before its successor comes: there may be one.
+    let deletes: Vec<_> = working.versions.removals().collect();
+    DELETE_VERSIONS
+        .execute(batch, &deletes, |args, (entry, lsn)| {
+            bind_entry(args, entry)?;
+            args.count(lsn.0)
+        })
+        .await?;
+    let puts: Vec<_> = working.versions.upserts().collect();
+    PUT_VERSIONS
+        .execute(batch, &puts, |args, (entry, version)| {
+            bind_entry(args, entry)?;
+            rows::bind_noncurrent(args, version)
+        })
+        .await
+}
+
 async fn persist_blobs(batch: &mut Batch<'_>, working: &Working) -> SqlResult<()> {
     let puts: Vec<_> = working.blobs.upserts().collect();
     PUT_BLOBS.execute(batch, &puts, |args, (id, blob)| rows::bind_blob(args, **id, blob)).await?;
@@ -241,6 +271,8 @@ pub(super) fn statements() -> Vec<String> {
     let of_rows = [
         PUT_OBJECTS,
         DELETE_OBJECTS,
+        PUT_VERSIONS,
+        DELETE_VERSIONS,
         PUT_BLOBS,
         DELETE_BLOBS,
         PUT_UPLOADS,

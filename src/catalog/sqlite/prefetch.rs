@@ -1,18 +1,20 @@
 //! Loads the rows that a group of commits looks at, with few statements for all of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
 use super::index::Index;
+use super::noncurrent::{Entry, Need};
 use super::rows::{self, Args, Batch, RowsStatement, SqlResult};
 use super::working::Working;
 use crate::catalog::decide::CompletedUpload;
-use crate::model::commit::{Mutation, ProposedData};
+use crate::model::commit::{DeleteStep, Mutation, ProposedData};
 use crate::model::{
-    BlobId, BlobPlace, BucketId, Extent, Key, ObjectVersion, Part, Proposal, UploadId,
+    BlobId, BlobPlace, BucketId, Extent, Key, Lsn, ObjectVersion, Part, Proposal, UploadId,
+    VersionId,
 };
 
 const OBJECTS: RowsStatement = RowsStatement {
@@ -50,10 +52,50 @@ const COMPLETED: RowsStatement = RowsStatement {
     tuple: "?",
 };
 
+const NULL_VERSIONS: RowsStatement = RowsStatement {
+    text: "WITH wanted (bucket_id, key) AS (VALUES {rows}) \
+           SELECT 8 AS of, v.bucket_id, v.key, v.body FROM wanted CROSS JOIN versions v \
+           ON v.bucket_id = wanted.bucket_id AND v.key = wanted.key \
+           AND v.version_id = x'00000000000000000000000000000000'",
+    tuple: "(?, ?)",
+};
+const VERSIONS: RowsStatement = RowsStatement {
+    text: "WITH wanted (bucket_id, key, lsn) AS (VALUES {rows}) \
+           SELECT 8 AS of, v.bucket_id, v.key, v.body FROM wanted CROSS JOIN versions v \
+           ON v.bucket_id = wanted.bucket_id AND v.key = wanted.key AND v.lsn = wanted.lsn",
+    tuple: "(?, ?, ?)",
+};
+
+macro_rules! newest_versions {
+    ($($limit:literal)*) => {
+        /// The newest versions of keys, by how many of each. Few sizes, so few texts.
+        const NEWEST_VERSIONS: &[(usize, RowsStatement)] = &[$(($limit, RowsStatement {
+            text: concat!(
+                "WITH wanted (bucket_id, key) AS (VALUES {rows}) \
+                 SELECT 7 AS of, v.bucket_id, v.key, v.body FROM wanted CROSS JOIN versions v \
+                 ON v.bucket_id = wanted.bucket_id AND v.key = wanted.key AND v.lsn IN \
+                 (SELECT n.lsn FROM versions n WHERE n.bucket_id = wanted.bucket_id \
+                 AND n.key = wanted.key ORDER BY n.lsn DESC LIMIT ", $limit, ")"
+            ),
+            tuple: "(?, ?)",
+        })),*];
+    };
+}
+// The last one is more than SQLite can hold of one key.
+newest_versions!(2 16 128 1024 16384 4294967295);
+
+/// Values of the column `of` in those statements.
+const NEWEST: i64 = 7;
+const NAMED: i64 = 8;
+
+/// Versions of keys as they were found: the newest, and those asked for by name.
+type VersionsFound = HashMap<Entry, (Vec<Arc<ObjectVersion>>, Vec<Arc<ObjectVersion>>)>;
+
 /// Names the rows that a group looks at.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
-    objects: BTreeSet<(BucketId, Key)>,
+    /// Keys, and what is needed of their versions beside the current one.
+    objects: BTreeMap<Entry, Need>,
     blobs: BTreeSet<BlobId>,
     uploads: BTreeSet<UploadId>,
     /// Uploads all of whose parts are needed.
@@ -74,15 +116,15 @@ impl Wanted {
                 self.buckets.insert(*id);
             }
             Proposal::PutObject { bucket, key, data, .. } => {
-                self.objects.insert((*bucket, key.clone()));
+                self.install(*bucket, key);
                 self.data(data);
             }
             Proposal::CopyObject { bucket, key, source, .. } => {
-                self.objects.insert((*bucket, key.clone()));
-                self.objects.insert((source.bucket, source.key.clone()));
+                self.install(*bucket, key);
+                self.version(source.bucket, &source.key, source.version);
             }
-            Proposal::DeleteObjects { bucket, entries } => {
-                self.objects.extend(entries.iter().map(|e| (*bucket, e.key.clone())));
+            Proposal::DeleteObjects { bucket, entries, .. } => {
+                entries.iter().for_each(|e| self.delete(*bucket, &e.key, e.version));
             }
             Proposal::CreateUpload { upload } => {
                 self.uploads.insert(upload.id);
@@ -93,10 +135,10 @@ impl Wanted {
             }
             Proposal::CopyPart { upload, number, source, .. } => {
                 self.part(*upload, *number);
-                self.objects.insert((source.bucket, source.key.clone()));
+                self.version(source.bucket, &source.key, source.version);
             }
             Proposal::CompleteUpload { bucket, key, upload, .. } => {
-                self.objects.insert((*bucket, key.clone()));
+                self.install(*bucket, key);
                 self.whole_upload(*upload);
                 self.completed.insert(*upload);
             }
@@ -104,10 +146,11 @@ impl Wanted {
             Proposal::Relocate { data, .. } => {
                 self.blobs.insert(data.id);
             }
-            Proposal::SetObjectAcl { bucket, key, .. } => {
-                self.objects.insert((*bucket, key.clone()));
+            Proposal::SetObjectAcl { bucket, key, version, .. } => {
+                self.version(*bucket, key, *version);
             }
-            Proposal::SetBucketAcl { .. }
+            Proposal::SetVersioning { .. }
+            | Proposal::SetBucketAcl { .. }
             | Proposal::SetBucketConfig { .. }
             | Proposal::CreateBucket { .. }
             | Proposal::PutUser { .. }
@@ -122,14 +165,22 @@ impl Wanted {
                 self.buckets.insert(*id);
             }
             Mutation::PutObject { bucket, key, version, upload, .. } => {
-                self.objects.insert((*bucket, key.clone()));
+                self.install(*bucket, key);
                 self.extents(&version.extents);
                 if let Some(upload) = upload {
                     self.whole_upload(*upload);
                 }
             }
             Mutation::DeleteObjects { bucket, keys } => {
-                self.objects.extend(keys.iter().map(|(key, _)| (*bucket, key.clone())));
+                keys.iter().for_each(|(key, version)| self.delete(*bucket, key, Some(*version)));
+            }
+            Mutation::DeleteVersions { bucket, steps } => {
+                for step in steps {
+                    match step {
+                        DeleteStep::Remove(key, id) => self.delete(*bucket, key, Some(*id)),
+                        DeleteStep::Mark(key, _) => self.install(*bucket, key),
+                    }
+                }
             }
             Mutation::CreateUpload(upload) => {
                 self.uploads.insert(upload.id);
@@ -142,16 +193,40 @@ impl Wanted {
             Mutation::Relocate(id) => {
                 self.blobs.insert(*id);
             }
-            Mutation::SetObjectAcl { bucket, key, .. } => {
-                self.objects.insert((*bucket, key.clone()));
+            Mutation::SetObjectAcl { bucket, key, version, .. } => {
+                self.version(*bucket, key, Some(*version));
             }
-            Mutation::SetBucketAcl { .. }
+            Mutation::SetVersioning { .. }
+            | Mutation::SetBucketAcl { .. }
             | Mutation::SetBucketConfig { .. }
             | Mutation::CreateBucket(_)
             | Mutation::PutUser(_)
             | Mutation::PutAccessKey(_)
             | Mutation::DeleteAccessKey(_) => {}
         }
+    }
+
+    fn need(&mut self, bucket: BucketId, key: &Key) -> &mut Need {
+        self.objects.entry((bucket, key.clone())).or_default()
+    }
+
+    /// A key that gets a new version, which may replace the null version.
+    fn install(&mut self, bucket: BucketId, key: &Key) {
+        self.need(bucket, key).null = true;
+    }
+
+    /// A version that is looked at or changed.
+    fn version(&mut self, bucket: BucketId, key: &Key, version: Option<VersionId>) {
+        let need = self.need(bucket, key);
+        version.into_iter().for_each(|id| need.version(id));
+    }
+
+    /// A version that may go: the next one may come to the front. Each of several deletes of a
+    /// key may lay bare one more.
+    fn delete(&mut self, bucket: BucketId, key: &Key, version: Option<VersionId>) {
+        let need = self.need(bucket, key);
+        need.newest = need.newest.max(1) + 1;
+        need.version(version.unwrap_or(VersionId::NULL));
     }
 
     fn data(&mut self, data: &ProposedData) {
@@ -191,12 +266,22 @@ impl Wanted {
         working: &mut Working,
     ) -> SqlResult<()> {
         let mut batch = Batch::new(conn);
-        self.ask_objects(&mut batch, index, working).await?;
+        let objects = std::mem::take(&mut self.objects);
+        let versioned = self.ask_versions(&mut batch, &objects, working).await?;
+        self.ask_objects(&mut batch, objects, index, working).await?;
         self.ask_uploads(&mut batch, working).await?;
         self.ask_parts(&mut batch, working).await?;
         self.ask_blobs(&mut batch, working).await?;
+        let mut found = VersionsFound::new();
         for row in batch.rows().await? {
-            self.take(&row, working)?;
+            match rows::int(&row, "of")? {
+                of @ (NEWEST | NAMED) => self.take_version(&row, of, &mut found)?,
+                _ => self.take(&row, working)?,
+            }
+        }
+        for (entry, need) in versioned {
+            let (newest, named) = found.remove(&entry).unwrap_or_default();
+            working.versions.load(entry, &need, newest, named);
         }
         let mut batch = Batch::new(conn);
         self.ask_parts(&mut batch, working).await?;
@@ -250,14 +335,66 @@ impl Wanted {
         Ok(())
     }
 
+    fn take_version(
+        &mut self,
+        row: &SqliteRow,
+        of: i64,
+        found: &mut VersionsFound,
+    ) -> SqlResult<()> {
+        let version: ObjectVersion = rows::body(row)?;
+        self.extents(&version.extents);
+        let entry = (BucketId(rows::count(row, "bucket_id")?), rows::key(row)?);
+        let (newest, named) = found.entry(entry).or_default();
+        if of == NEWEST { newest } else { named }.push(Arc::new(version));
+        Ok(())
+    }
+
+    /// Asks for versions that are not current, and tells of which keys. A bucket that had no
+    /// versioning before the group has none.
+    async fn ask_versions(
+        &self,
+        batch: &mut Batch<'_>,
+        objects: &BTreeMap<Entry, Need>,
+        working: &mut Working,
+    ) -> SqlResult<Vec<(Entry, Need)>> {
+        let mut versioned = Vec::new();
+        for (entry, need) in objects {
+            let bucket = working.names.bucket_by_id(entry.0);
+            if bucket.is_some_and(|bucket| bucket.versioning.is_some()) {
+                versioned.push((entry.clone(), need.clone()));
+            } else {
+                working.versions.load_none(entry.clone());
+            }
+        }
+        let null: Vec<_> = versioned.iter().filter(|(_, need)| need.null).collect();
+        NULL_VERSIONS.execute(batch, &null, |args, (entry, _)| bind_entry(args, entry)).await?;
+        let named = versioned
+            .iter()
+            .flat_map(|(entry, need)| need.lsns.iter().map(move |lsn| (entry, *lsn)));
+        let bind = |args: &mut Args, (entry, lsn): &(&Entry, Lsn)| {
+            bind_entry(args, entry)?;
+            args.named_lsn(*lsn)
+        };
+        VERSIONS.execute(batch, &named.collect::<Vec<_>>(), bind).await?;
+        let mut over = 0;
+        for (limit, statement) in NEWEST_VERSIONS {
+            let fits = |need: &Need| need.newest > over && need.newest <= *limit;
+            let of_size: Vec<_> = versioned.iter().filter(|(_, need)| fits(need)).collect();
+            statement.execute(batch, &of_size, |args, (entry, _)| bind_entry(args, entry)).await?;
+            over = *limit;
+        }
+        Ok(versioned)
+    }
+
     async fn ask_objects(
         &mut self,
         batch: &mut Batch<'_>,
+        objects: BTreeMap<Entry, Need>,
         index: Option<&Index>,
         working: &mut Working,
     ) -> SqlResult<()> {
         let mut missing = Vec::new();
-        for entry in std::mem::take(&mut self.objects) {
+        for entry in objects.into_keys() {
             match index.and_then(|index| index.get(entry.0, &entry.1).ok()) {
                 Some(version) => {
                     self.extents(&version.extents);
@@ -269,11 +406,7 @@ impl Wanted {
                 }
             }
         }
-        let bind = |args: &mut Args, (bucket, key): &(BucketId, Key)| {
-            args.count(bucket.0)?;
-            args.bytes(key.as_str().as_bytes())
-        };
-        OBJECTS.execute(batch, &missing, bind).await
+        OBJECTS.execute(batch, &missing, bind_entry).await
     }
 
     async fn ask_uploads(&mut self, batch: &mut Batch<'_>, working: &mut Working) -> SqlResult<()> {
@@ -319,6 +452,11 @@ impl Wanted {
     }
 }
 
+fn bind_entry(args: &mut Args, (bucket, key): &Entry) -> SqlResult<()> {
+    args.count(bucket.0)?;
+    args.bytes(key.as_str().as_bytes())
+}
+
 /// Reads the present places of the packed blobs of versions; false when one of them is gone.
 pub(super) async fn place_version(
     conn: &mut SqliteConnection,
@@ -346,6 +484,17 @@ pub(super) async fn place_version(
 
 #[cfg(test)]
 pub(super) fn statements() -> Vec<String> {
-    let all = [OBJECTS, BLOBS, UPLOADS, UPLOADS_OF_BUCKETS, PARTS_OF_UPLOADS, PARTS, COMPLETED];
-    all.iter().map(|statement| statement.sized(3).0).collect()
+    let all = [
+        OBJECTS,
+        BLOBS,
+        UPLOADS,
+        UPLOADS_OF_BUCKETS,
+        PARTS_OF_UPLOADS,
+        PARTS,
+        COMPLETED,
+        NULL_VERSIONS,
+        VERSIONS,
+    ];
+    let newest = NEWEST_VERSIONS.iter().map(|(_, statement)| statement);
+    all.iter().chain(newest).map(|statement| statement.sized(3).0).collect()
 }

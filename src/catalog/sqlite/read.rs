@@ -10,6 +10,7 @@ use super::{SegmentUsage, persist};
 use crate::catalog::{DeadBlob, Page, Usage};
 use crate::model::{
     BlobId, BlobPlace, BlobRef, BucketId, Key, Lsn, ObjectVersion, Part, Upload, UploadId,
+    VersionId,
 };
 
 const OBJECT: &str = "SELECT o.body, o.blob_id IS NOT NULL AS packed, b.segment, b.record_offset \
@@ -46,6 +47,53 @@ pub(super) async fn object(
         }
     }
     let what = format!("the packed blobs of {key:?} cannot be found");
+    Err(sqlx::Error::Decode(what.into()))
+}
+
+const VERSION: &str = "SELECT body FROM objects \
+                       WHERE bucket_id = ?1 AND key = ?2 AND version_id = ?3 \
+                       UNION ALL SELECT body FROM versions \
+                       WHERE bucket_id = ?1 AND key = ?2 AND lsn = ?4 AND version_id = ?3";
+const NULL_VERSION: &str = "SELECT body FROM objects \
+                            WHERE bucket_id = ?1 AND key = ?2 \
+                            AND version_id = x'00000000000000000000000000000000' \
+                            UNION ALL SELECT body FROM versions \
+                            WHERE bucket_id = ?1 AND key = ?2 \
+                            AND version_id = x'00000000000000000000000000000000'";
+const LATEST: &str = "SELECT lsn, body FROM objects WHERE bucket_id = ?1 AND key = ?2 \
+                      UNION ALL SELECT lsn, body FROM versions \
+                      WHERE bucket_id = ?1 AND key = ?2 ORDER BY lsn DESC LIMIT 1";
+
+/// A version by its id, or without one the newest, which may be a delete marker.
+pub(super) async fn version(
+    conn: &mut SqliteConnection,
+    bucket: BucketId,
+    key: &Key,
+    id: Option<VersionId>,
+) -> SqlResult<Option<ObjectVersion>> {
+    for _ in 0..OBJECT_TRIES {
+        let mut args = Args::default();
+        args.count(bucket.0)?;
+        args.bytes(key.as_str().as_bytes())?;
+        let text = match id.map(|id| (id, id.lsn())) {
+            None => LATEST,
+            Some((_, None)) => NULL_VERSION,
+            Some((id, Some(lsn))) => {
+                args.bytes(&id.0)?;
+                args.named_lsn(lsn)?;
+                VERSION
+            }
+        };
+        let Some(row) = query(text, args).fetch_optional(&mut *conn).await? else {
+            return Ok(None);
+        };
+        let mut version: ObjectVersion = rows::body(&row)?;
+        let packed = version.extents.iter().any(|e| e.blob.place != BlobPlace::File);
+        if !packed || place_version(conn, &mut version).await? {
+            return Ok(Some(version));
+        }
+    }
+    let what = format!("the packed blobs of a version of {key:?} cannot be found");
     Err(sqlx::Error::Decode(what.into()))
 }
 
@@ -149,4 +197,9 @@ pub(super) async fn segments(conn: &mut SqliteConnection) -> SqlResult<Vec<Segme
 
 pub(super) async fn applied_lsn(conn: &mut SqliteConnection) -> SqlResult<Lsn> {
     persist::applied_lsn(conn).await
+}
+
+#[cfg(test)]
+pub(super) fn statements() -> Vec<String> {
+    [OBJECT, VERSION, NULL_VERSION, LATEST].map(str::to_owned).to_vec()
 }

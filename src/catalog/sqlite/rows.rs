@@ -35,6 +35,11 @@ impl Args {
         self.int(i64::try_from(value).map_err(|e| sqlx::Error::Encode(e.into()))?)
     }
 
+    /// A commit that a client may have made up: one that no counter reaches finds nothing.
+    pub fn named_lsn(&mut self, lsn: Lsn) -> SqlResult<()> {
+        self.int(i64::try_from(lsn.0).unwrap_or(-1))
+    }
+
     pub fn bytes(&mut self, value: &[u8]) -> SqlResult<()> {
         self.0.add(value).map_err(sqlx::Error::Encode)
     }
@@ -107,14 +112,15 @@ impl<'c> Batch<'c> {
 /// A statement with `{rows}` where one tuple per row goes.
 pub(super) struct RowsStatement {
     pub text: &'static str,
-    /// The tuple of one row, as "(?, ?)".
+    /// The tuple of one row, as "(?, ?)", or its condition, as "(a = ? AND b = ?)".
     pub tuple: &'static str,
 }
 
 impl RowsStatement {
     /// The text for so many rows.
     pub fn sized(&self, rows: usize) -> AssertSqlSafe<String> {
-        let tuples = vec![self.tuple; rows].join(", ");
+        let glue = if self.tuple.contains('=') { " OR " } else { ", " };
+        let tuples = vec![self.tuple; rows].join(glue);
         AssertSqlSafe(self.text.replace("{rows}", &tuples))
     }
 
@@ -260,6 +266,20 @@ pub(super) fn bind_blob(args: &mut Args, id: BlobId, blob: &BlobRow) -> SqlResul
 
 /// The columns of `objects` from `lsn` on, in the order of the table.
 pub(super) fn bind_version(args: &mut Args, version: &ObjectVersion) -> SqlResult<()> {
+    bind_listed(args, version)?;
+    args.bytes_or_null(only_packed_blob(version).as_ref().map(|id| id.0.as_slice()))?;
+    args.cbor(version)
+}
+
+/// The columns of `versions` from `lsn` on, in the order of the table.
+pub(super) fn bind_noncurrent(args: &mut Args, version: &ObjectVersion) -> SqlResult<()> {
+    bind_listed(args, version)?;
+    args.int(version.delete_marker.into())?;
+    args.cbor(version)
+}
+
+/// The columns that a listing shows.
+fn bind_listed(args: &mut Args, version: &ObjectVersion) -> SqlResult<()> {
     args.count(version.lsn.0)?;
     args.bytes(&version.version_id.0)?;
     args.count(version.size)?;
@@ -270,9 +290,7 @@ pub(super) fn bind_version(args: &mut Args, version: &ObjectVersion) -> SqlResul
     args.text_or_null(version.metadata.storage_class.as_deref())?;
     let checksum = version.checksum.as_ref();
     args.int_or_null(checksum.map(|c| algorithm_code(c.algorithm)))?;
-    args.int_or_null(checksum.map(|c| kind_code(c.kind)))?;
-    args.bytes_or_null(only_packed_blob(version).as_ref().map(|id| id.0.as_slice()))?;
-    args.cbor(version)
+    args.int_or_null(checksum.map(|c| kind_code(c.kind)))
 }
 
 /// The blob of a version that has one extent, if that is packed.

@@ -10,11 +10,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::names::{NameChange, Names};
+use super::noncurrent::{Entry, Noncurrent};
 use super::rows::BlobRow;
 use crate::catalog::Usage;
 use crate::catalog::decide::{BlobState, CompletedUpload, View};
 use crate::model::{
-    BlobId, BlobPlace, Bucket, BucketId, Key, Lsn, ObjectVersion, Part, Upload, UploadId,
+    BlobId, BlobPlace, Bucket, BucketId, Key, Lsn, ObjectVersion, Part, Upload, UploadId, VersionId,
 };
 
 /// Rows of one table: what they are now, and which of them differ from the database.
@@ -133,7 +134,9 @@ pub(super) struct Working {
     /// Figures of the buckets before the group, and of those that it changed.
     base_usage: Arc<HashMap<BucketId, Usage>>,
     pub usage: HashMap<BucketId, Usage>,
-    pub objects: Rows<(BucketId, Key), Arc<ObjectVersion>>,
+    pub objects: Rows<Entry, Arc<ObjectVersion>>,
+    /// Loaded for every key of `objects` whose versions a group may meet.
+    pub versions: Noncurrent,
     pub blobs: Rows<BlobId, BlobRow>,
     pub uploads: Rows<UploadId, Arc<Upload>>,
     pub parts: HashMap<UploadId, PartRows>,
@@ -167,6 +170,7 @@ impl Working {
         !self.name_changes.is_empty()
             || !self.usage.is_empty()
             || self.objects.has_changes()
+            || self.versions.has_changes()
             || self.blobs.has_changes()
             || self.uploads.has_changes()
             || !self.changed_parts.is_empty()
@@ -210,8 +214,8 @@ impl View for Working {
         self.names.bucket(name).cloned()
     }
 
-    fn bucket_exists(&self, id: BucketId) -> bool {
-        self.names.bucket_by_id(id).is_some()
+    fn bucket(&self, id: BucketId) -> Option<Arc<Bucket>> {
+        self.names.bucket_by_id(id).cloned()
     }
 
     fn next_bucket_id(&self) -> BucketId {
@@ -224,6 +228,23 @@ impl View for Working {
 
     fn current(&self, bucket: BucketId, key: &Key) -> Option<Arc<ObjectVersion>> {
         self.objects.get(&(bucket, key.clone())).cloned()
+    }
+
+    fn version(&self, bucket: BucketId, key: &Key, id: VersionId) -> Option<Arc<ObjectVersion>> {
+        let entry = (bucket, key.clone());
+        let current = self.objects.get(&entry).filter(|v| v.version_id == id);
+        current.or_else(|| self.versions.version(&entry, id)).cloned()
+    }
+
+    fn latest_without(
+        &self,
+        bucket: BucketId,
+        key: &Key,
+        gone: &HashSet<VersionId>,
+    ) -> Option<Arc<ObjectVersion>> {
+        let entry = (bucket, key.clone());
+        let current = self.objects.get(&entry).filter(|v| !gone.contains(&v.version_id));
+        current.or_else(|| self.versions.newest(&entry, |id| gone.contains(&id))).cloned()
     }
 
     fn blob(&self, id: BlobId) -> Option<BlobState> {

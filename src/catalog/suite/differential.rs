@@ -9,12 +9,12 @@ use proptest::prelude::*;
 
 use super::kit::{Kit, MIB, blob_id, entry, etag, key, owner, packed, put, upload_id};
 use super::objects::{if_absent, if_match};
-use crate::catalog::{Catalog, ListObjects, ListRow, MemoryCatalog};
+use crate::catalog::{Catalog, ListObjects, ListRow, ListedVersion, MemoryCatalog};
 use crate::clock::ManualClock;
-use crate::model::commit::{CopySource, PackedBytes, ProposedData};
+use crate::model::commit::{CopySource, DeleteEntry, PackedBytes, ProposedData};
 use crate::model::{
-    BlobId, BlobPlace, BucketId, CommitError, Committed, Extent, ObjectMetadata, Proposal, Upload,
-    UploadId, WriteCondition,
+    BlobId, BlobPlace, BucketId, CommitError, Committed, Extent, Lsn, ObjectMetadata, Proposal,
+    Upload, UploadId, VersionId, Versioning, WriteCondition,
 };
 
 const KEYS: [&str; 5] = ["a", "b/1", "b/2", "c", "ä"];
@@ -31,10 +31,15 @@ pub enum Step {
         from: usize,
         to: usize,
         stale: bool,
+        version: Option<usize>,
     },
     Delete {
-        keys: Vec<usize>,
+        /// Keys, and which of their versions from the newest on.
+        keys: Vec<(usize, Option<usize>)>,
         guarded: bool,
+    },
+    Versioning {
+        suspend: bool,
     },
     Begin,
     Abandon {
@@ -66,6 +71,7 @@ pub enum Step {
     },
     Acl {
         key: usize,
+        version: Option<usize>,
     },
     Config {
         name: usize,
@@ -82,14 +88,16 @@ pub enum Step {
 
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = || 0..KEYS.len();
+    let version = || prop::option::of(0..4usize);
     let numbers = || prop::collection::vec(1..4u32, 0..3);
     let step = prop_oneof![
         6 => (key(), 0..4u8, 0..6u8)
             .prop_map(|(key, data, condition)| Step::Put { key, data, condition }),
-        3 => (key(), key(), prop::bool::weighted(0.1))
-            .prop_map(|(from, to, stale)| Step::Copy { from, to, stale }),
-        3 => (prop::collection::vec(key(), 1..4), prop::bool::weighted(0.2))
+        3 => (key(), key(), prop::bool::weighted(0.1), version())
+            .prop_map(|(from, to, stale, version)| Step::Copy { from, to, stale, version }),
+        4 => (prop::collection::vec((key(), version()), 1..6), prop::bool::weighted(0.2))
             .prop_map(|(keys, guarded)| Step::Delete { keys, guarded }),
+        1 => any::<bool>().prop_map(|suspend| Step::Versioning { suspend }),
         1 => Just(Step::Begin),
         1 => (0..4u64).prop_map(|back| Step::Abandon { back }),
         2 => key().prop_map(|key| Step::CreateUpload { key }),
@@ -104,7 +112,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..3u64).prop_map(|upload| Step::Abort { upload }),
         1 => (key(), prop::bool::weighted(0.8))
             .prop_map(|(key, right)| Step::Relocate { key, right }),
-        1 => key().prop_map(|key| Step::Acl { key }),
+        1 => (key(), version()).prop_map(|(key, version)| Step::Acl { key, version }),
         1 => (0..3usize, prop::option::of(any::<u8>()))
             .prop_map(|(name, document)| Step::Config { name, document }),
         1 => any::<bool>().prop_map(|delete| Step::Buckets { delete }),
@@ -191,6 +199,18 @@ impl Pair {
         }
     }
 
+    /// The `nth` newest version of a key; one that never was where there are fewer, often the
+    /// null version. `None` for none.
+    async fn version_at(&self, at: usize, nth: Option<usize>) -> Option<(VersionId, Lsn)> {
+        let all = all_versions(&*self.model.catalog, self.model.bucket, 100, "").await;
+        let of_key = all.iter().filter(|v| v.key.as_str() == KEYS[at]);
+        let found = of_key.map(|v| (v.version.version_id, v.version.lsn)).nth(nth?);
+        Some(found.unwrap_or(match nth {
+            Some(3) => (VersionId([7; 16]), Lsn(7)),
+            _ => (VersionId::NULL, Lsn(0)),
+        }))
+    }
+
     async fn source(&self, from: usize, stale: bool) -> CopySource {
         let version = self.model.get(KEYS[from]).await;
         let mut lsn = version.map_or(crate::model::Lsn(0), |v| v.lsn);
@@ -219,24 +239,37 @@ impl Pair {
                 }
                 last
             }
-            Step::Copy { from, to, stale } => {
-                self.model.copy(self.source(from, stale).await, KEYS[to])
+            Step::Copy { from, to, stale, version } => {
+                let mut source = self.source(from, stale).await;
+                if let Some((id, lsn)) = self.version_at(from, version).await {
+                    source.version = Some(id);
+                    source.lsn = if stale { source.lsn } else { lsn };
+                }
+                self.model.copy(source, KEYS[to])
             }
+            Step::Versioning { suspend } => Proposal::SetVersioning {
+                bucket,
+                versioning: if suspend { Versioning::Suspended } else { Versioning::Enabled },
+            },
             Step::Delete { keys, guarded } => {
-                let mut entries: Vec<_> = keys.iter().map(|at| entry(KEYS[*at])).collect();
+                let mut entries = Vec::new();
+                for (at, version) in keys {
+                    let version = self.version_at(at, version).await.map(|(id, _)| id);
+                    entries.push(DeleteEntry { version, ..entry(KEYS[at]) });
+                }
                 if guarded {
                     entries[0].condition = if_match("00");
                 }
-                Proposal::DeleteObjects { bucket, entries }
+                Proposal::DeleteObjects { bucket, owner: owner(), entries }
             }
             Step::Begin => Proposal::BeginBlob { id: blob_id(self.model.fresh()) },
             Step::Abandon { back } => {
                 Proposal::AbandonBlob { id: blob_id(self.model.fresh().saturating_sub(back)) }
             }
-            Step::Acl { key: at } => Proposal::SetObjectAcl {
+            Step::Acl { key: at, version } => Proposal::SetObjectAcl {
                 bucket,
                 key: key(KEYS[at]),
-                version: None,
+                version: self.version_at(at, version).await.map(|(id, _)| id),
                 acl: crate::model::CannedAcl::PublicRead,
             },
             Step::Config { name, document } => {
@@ -359,6 +392,7 @@ impl Pair {
                 assert_eq!(a.map(plain), b.map(plain), "{name}");
             }
             self.compare_lists(other, bucket).await;
+            self.compare_versions(other, bucket).await;
         }
         assert_eq!(names(other).await, names(model).await);
     }
@@ -389,6 +423,33 @@ impl Pair {
         }
     }
 
+    async fn compare_versions(&self, other: &dyn Catalog, bucket: BucketId) {
+        let model = &*self.model.catalog;
+        for (limit, delimiter) in [(100, ""), (1, ""), (3, ""), (1, "/"), (2, "/")] {
+            let wanted = all_versions(model, bucket, limit, delimiter).await;
+            let got = all_versions(other, bucket, limit, delimiter).await;
+            let plain = |row: &ListedVersion| {
+                let v = &row.version;
+                let facts = (v.lsn, v.version_id, v.delete_marker, v.size, v.modified_ms, v.etag);
+                format!("{} {} {facts:?}", row.key, row.is_latest)
+            };
+            let plain = |rows: &[ListedVersion]| rows.iter().map(plain).collect::<Vec<_>>();
+            assert_eq!(plain(&got), plain(&wanted), "limit {limit} delimiter {delimiter:?}");
+            let latest = wanted.iter().filter(|row| row.is_latest).count();
+            let keys = wanted.iter().map(|row| &row.key).collect::<std::collections::BTreeSet<_>>();
+            assert_eq!(latest, keys.len());
+        }
+        for row in all_versions(model, bucket, 100, "").await {
+            let id = Some(row.version.version_id);
+            let got = other.object(bucket, &row.key, id).await.unwrap();
+            let wanted = model.object(bucket, &row.key, id).await.unwrap();
+            let plain = |v| plain(&Ok(Committed::Object(v)));
+            assert_eq!(got.map(plain), wanted.map(plain), "{} {id:?}", row.key);
+        }
+        let absent = other.object(bucket, &key(KEYS[0]), Some(VersionId([9; 16]))).await.unwrap();
+        assert_eq!(absent, None);
+    }
+
     /// Compares what only the garbage collector sees.
     pub async fn compare_blobs(&self, other: &dyn Catalog) {
         let model = &*self.model.catalog;
@@ -397,6 +458,36 @@ impl Pair {
         let known = other.known_blobs(ids.clone()).await.unwrap();
         assert_eq!(known, model.known_blobs(ids).await.unwrap());
     }
+}
+
+/// All versions that stand under no common prefix, page by page.
+async fn all_versions(
+    catalog: &dyn Catalog,
+    bucket: BucketId,
+    limit: usize,
+    delimiter: &str,
+) -> Vec<ListedVersion> {
+    let mut query = ListObjects { limit, delimiter: delimiter.into(), ..ListObjects::default() };
+    let (mut all, mut prefixes, mut after) = (Vec::new(), Vec::new(), None);
+    loop {
+        let page = catalog.list_versions(bucket, &query, after).await.unwrap();
+        let Some(last) = page.rows.last() else { break };
+        (query.after, query.after_is_prefix, after) = match last {
+            ListRow::Item(row) => (row.key.to_string(), false, Some(row.version.version_id)),
+            ListRow::CommonPrefix(prefix) => (prefix.clone(), true, None),
+        };
+        for row in page.rows {
+            match row {
+                ListRow::Item(row) => all.push(row),
+                ListRow::CommonPrefix(prefix) => prefixes.push(prefix),
+            }
+        }
+        if !page.truncated {
+            break;
+        }
+    }
+    assert!(prefixes.is_sorted_by(|a, b| a < b), "{prefixes:?}");
+    all
 }
 
 async fn names(catalog: &dyn Catalog) -> Vec<String> {

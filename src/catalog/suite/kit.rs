@@ -165,7 +165,7 @@ impl Kit {
     }
 
     pub async fn delete(&self, entries: Vec<DeleteEntry>) -> Vec<Result<Deleted, CommitError>> {
-        let proposal = Proposal::DeleteObjects { bucket: self.bucket, entries };
+        let proposal = Proposal::DeleteObjects { bucket: self.bucket, owner: owner(), entries };
         match self.catalog.commit(proposal).await.unwrap() {
             Committed::Deleted(answers) => answers,
             other => panic!("{other:?}"),
@@ -179,6 +179,12 @@ impl Kit {
 
     pub fn source(&self, name: &str, version: &ObjectVersion) -> CopySource {
         CopySource { bucket: self.bucket, key: key(name), version: None, lsn: version.lsn }
+    }
+
+    /// A version as the source of a copy, by its id.
+    pub fn source_version(&self, name: &str, version: &ObjectVersion) -> CopySource {
+        let id = Some(version.version_id);
+        CopySource { version: id, ..self.source(name, version) }
     }
 
     pub fn copy(&self, from: CopySource, to: &str) -> Proposal {

@@ -41,7 +41,9 @@ pub async fn complete_multipart_upload(s3: &S3State, request: &mut S3Request<'_>
     // The answer to a repeated request comes without its parts; the ETag has their number.
     let parts = version.etag.parts as usize;
     super::listing::write_checksum(&mut xml, version.checksum.as_ref(), parts);
-    Ok(response::xml(xml.finish()))
+    let mut answer = response::xml(xml.finish());
+    response::add_new_version(answer.headers_mut(), &version);
+    Ok(answer)
 }
 
 fn parts_of(body: &[u8]) -> Result<Vec<CompletedPart>, S3Error> {

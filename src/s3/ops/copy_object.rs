@@ -27,7 +27,7 @@ pub async fn copy_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     let changes = metadata_directive == Directive::Replace
         || headers.contains_key("x-amz-storage-class")
         || headers.contains_key("x-amz-website-redirect-location");
-    if onto_itself && !changes && source.version.version_id == VersionId::NULL {
+    if onto_itself && !changes && !source.named {
         return Err(S3Error::new(S3ErrorCode::InvalidRequest).message(
             "This copy request is illegal because it is trying to copy an object to itself \
              without changing the object's metadata, storage class, website redirect location or \
@@ -42,6 +42,7 @@ pub async fn copy_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     }
     let metadata = merge(&source.version.metadata, written, metadata_directive, tagging_directive);
     let checksum = wanted_checksum(headers, &source.version)?;
+    let source_id = source.version_id();
     let copy = CopyObject {
         bucket: bucket.id,
         key: key.clone(),
@@ -62,7 +63,12 @@ pub async fn copy_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
         version.checksum.as_ref(),
         version.etag.parts as usize,
     );
-    Ok(response::xml(xml.finish()))
+    let mut answer = response::xml(xml.finish());
+    response::add_new_version(answer.headers_mut(), &version);
+    if let Some(id) = source_id {
+        super::copy_source::add_version_id(answer.headers_mut(), id);
+    }
+    Ok(answer)
 }
 
 fn directive(headers: &HeaderMap, name: &str) -> Result<Directive, S3Error> {

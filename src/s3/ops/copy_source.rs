@@ -8,6 +8,22 @@ pub struct Source {
     pub bucket: Arc<Bucket>,
     pub key: Key,
     pub version: Arc<ObjectVersion>,
+    /// True when the request names the version.
+    pub named: bool,
+}
+
+impl Source {
+    /// The version's id, where its bucket has or had versioning.
+    pub fn version_id(&self) -> Option<VersionId> {
+        let id = self.version.version_id;
+        (self.bucket.versioning.is_some() || id != VersionId::NULL).then_some(id)
+    }
+}
+
+/// Adds `x-amz-copy-source-version-id`.
+pub fn add_version_id(headers: &mut HeaderMap, id: VersionId) {
+    let name = HeaderName::from_static("x-amz-copy-source-version-id");
+    headers.insert(name, response::header_value(&id.to_string()));
 }
 
 /// What `x-amz-copy-source` names.
@@ -56,7 +72,7 @@ pub async fn find(s3: &S3State, request: &S3Request<'_>) -> Result<Source, S3Err
         });
     }
     etag::check_copy_source(&request.headers, &version)?;
-    Ok(Source { bucket, key, version })
+    Ok(Source { bucket, key, version, named: named.is_some() })
 }
 
 /// Decodes the header: percent-decoded once, a plus is a space, the first slash is optional.

@@ -1,9 +1,10 @@
 //! DELETE /bucket/key
 
 use super::prelude::*;
-use crate::model::commit::DeleteEntry;
+use crate::model::commit::{DeleteEntry, Deleted};
 
-/// Removes a key. A key that is not there is no error, unless a condition names it.
+/// Removes a version, or covers a key with a delete marker. What is not there is no error, unless
+/// a condition names it.
 ///
 /// **Source** AWS S3 API reference, DeleteObject.
 pub async fn delete_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
@@ -11,16 +12,26 @@ pub async fn delete_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     let conditional = !condition.is_empty();
     let entry =
         DeleteEntry { key: request.key()?.clone(), version: request.version_id()?, condition };
-    let outcomes = s3.store.delete_objects(request.bucket()?.id, vec![entry]).await?;
+    let owner = request.caller().canonical_id.clone();
+    let outcomes = s3.store.delete_objects(request.bucket()?.id, owner, vec![entry]).await?;
     let outcome = outcomes
         .into_iter()
         .next()
         .ok_or_else(|| S3Error::internal("a delete without an outcome"))?;
+    let mut answer = response::empty(StatusCode::NO_CONTENT);
     match outcome {
         // What is not there is deleted already.
         Err(CommitError::NoSuchKey | CommitError::NoSuchVersion) if !conditional => {}
         Err(error) => return Err(error.into()),
-        Ok(_) => {}
+        Ok(Deleted { version, marker, .. }) => {
+            let headers = answer.headers_mut();
+            if marker.is_some() {
+                response::add_delete_marker(headers);
+            }
+            if let Some(id) = version.or(marker) {
+                response::add_version_id(headers, id);
+            }
+        }
     }
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(answer)
 }

@@ -45,10 +45,10 @@ pub async fn delete_objects(s3: &S3State, request: &mut S3Request<'_>) -> S3Resu
             Err(error) => write_error(&mut xml, &named, &error),
         }
     }
-    let bucket = request.bucket()?.id;
+    let (bucket, owner) = (request.bucket()?.id, request.caller().canonical_id.clone());
     let outcomes = match entries.is_empty() {
         true => Vec::new(),
-        false => s3.store.delete_objects(bucket, entries).await?,
+        false => s3.store.delete_objects(bucket, owner, entries).await?,
     };
     for (named, outcome) in names.iter().zip(outcomes) {
         match outcome {

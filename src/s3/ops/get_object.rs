@@ -6,6 +6,9 @@ use super::prelude::*;
 use crate::s3::body::{object_body, source_of};
 use crate::s3::etag::{self, ReadDecision};
 use crate::s3::range::{self, Requested};
+use crate::store::StoreError;
+
+const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
 
 /// **Source** AWS S3 API reference, GetObject.
 pub async fn get_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
@@ -52,14 +55,42 @@ struct Selection {
 /// The version that the request names, unless it is a delete marker.
 pub async fn find(s3: &S3State, request: &S3Request<'_>) -> Result<Arc<ObjectVersion>, S3Error> {
     let named = request.version_id()?;
-    let version = s3.store.lookup(request.bucket()?.id, request.key()?, named).await?;
-    match (version.delete_marker, named) {
-        (false, _) => Ok(version),
-        (true, None) => {
-            Err(S3Error::new(S3ErrorCode::NoSuchKey).detail("Key", request.key()?.as_str()))
-        }
-        (true, Some(_)) => Err(S3Error::new(S3ErrorCode::MethodNotAllowed)),
+    let found = s3.store.lookup(request.bucket()?.id, request.key()?, named).await;
+    let version = found.map_err(|error| match error {
+        StoreError::NoSuchKey => S3Error::from(error)
+            .header(DELETE_MARKER, HeaderValue::from_static("false"))
+            .detail("Key", request.key.as_ref().map_or("", Key::as_str)),
+        error => S3Error::from(error),
+    })?;
+    if version.delete_marker {
+        return Err(is_delete_marker(request, &version, named.is_some()));
     }
+    Ok(version)
+}
+
+/// What a read of a delete marker gets: as if the key were not there, or, when the marker itself
+/// is named, that it can only be deleted.
+///
+/// **Source** AWS S3 user guide, "Working with delete markers".
+fn is_delete_marker(request: &S3Request<'_>, marker: &ObjectVersion, named: bool) -> S3Error {
+    let id = response::header_value(&marker.version_id.to_string());
+    let modified = response::header_value(&crate::s3::time::http_date(marker.modified_ms));
+    let error = if named {
+        S3Error::new(S3ErrorCode::MethodNotAllowed)
+            .detail(
+                "Method",
+                if request.operation == Operation::HeadObject { "HEAD" } else { "GET" },
+            )
+            .detail("ResourceType", "DeleteMarker")
+            .header(http::header::ALLOW, HeaderValue::from_static("DELETE"))
+            .header(http::header::LAST_MODIFIED, modified)
+    } else {
+        let key = request.key.as_ref().map_or("", Key::as_str);
+        S3Error::new(S3ErrorCode::NoSuchKey).detail("Key", key)
+    };
+    error
+        .header(DELETE_MARKER, HeaderValue::from_static("true"))
+        .header(HeaderName::from_static("x-amz-version-id"), id)
 }
 
 /// Judges the conditions, then the part number or the range.
@@ -70,6 +101,7 @@ fn plan(request: &S3Request<'_>, version: &ObjectVersion) -> Result<Plan, S3Erro
         ReadDecision::NotModified => {
             let mut response = response::empty(StatusCode::NOT_MODIFIED);
             response::add_validators(response.headers_mut(), version);
+            response::add_version_of(response.headers_mut(), request.bucket()?, version);
             return Ok(Plan::Answer(response));
         }
         ReadDecision::Failed(condition) => {
@@ -133,6 +165,7 @@ fn head_of(request: &S3Request<'_>, version: &ObjectVersion, selection: &Selecti
     // The usual number of headers, so that the map grows once.
     headers.reserve(16 + version.metadata.user.len());
     response::add_object_headers(headers, version);
+    response::add_version_of(headers, request.bucket()?, version);
     headers.insert(CONTENT_LENGTH, HeaderValue::from(selection.len));
     if selection.part.is_some() {
         let parts = HeaderValue::from(version.parts.len());

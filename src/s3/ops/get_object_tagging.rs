@@ -14,5 +14,7 @@ pub async fn get_object_tagging(s3: &S3State, request: &S3Request<'_>) -> S3Resu
         xml.close("Tag");
     }
     xml.close("TagSet");
-    Ok(response::xml(xml.finish()))
+    let mut answer = response::xml(xml.finish());
+    response::add_version_of(answer.headers_mut(), request.bucket()?, &version);
+    Ok(answer)
 }

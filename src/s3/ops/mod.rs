@@ -6,6 +6,7 @@
 mod abort_multipart_upload;
 mod acl;
 mod bucket_config;
+mod bucket_versioning;
 mod complete_multipart_upload;
 mod copy_object;
 mod copy_source;
@@ -64,6 +65,10 @@ pub async fn carry_out(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
         Operation::HeadBucket => head_bucket::head_bucket(s3, request).await,
         Operation::DeleteBucket => delete_bucket::delete_bucket(s3, request).await,
         Operation::GetBucketLocation => get_bucket_location::get_bucket_location(s3, request).await,
+        Operation::GetBucketVersioning => bucket_versioning::get_bucket_versioning(request).await,
+        Operation::PutBucketVersioning => {
+            bucket_versioning::put_bucket_versioning(s3, request).await
+        }
         Operation::GetBucketAcl => acl::get_bucket_acl(request).await,
         Operation::PutBucketAcl => acl::put_bucket_acl(s3, request).await,
         Operation::PutObjectAcl => acl::put_object_acl(s3, request).await,

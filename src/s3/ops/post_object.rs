@@ -185,6 +185,7 @@ fn answer(bucket: &Bucket, key: &Key, version: &ObjectVersion, fields: &Fields) 
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, response::header_value(&etag));
+    response::add_new_version(headers, version);
     headers.entry(LOCATION).or_insert_with(|| response::header_value(&location));
     if let Some(checksum) = &version.checksum {
         response::add_checksum(headers, checksum, 0);

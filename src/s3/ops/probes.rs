@@ -21,7 +21,6 @@ fn unset(operation: Operation) -> Option<Unset> {
     use Operation as Op;
     use S3ErrorCode as Code;
     Some(match operation {
-        Op::GetBucketVersioning => Unset::Empty("VersioningConfiguration"),
         Op::GetBucketLogging => Unset::Empty("BucketLoggingStatus"),
         Op::GetBucketNotificationConfiguration => Unset::Empty("NotificationConfiguration"),
         Op::GetBucketAccelerateConfiguration => Unset::Empty("AccelerateConfiguration"),

@@ -29,6 +29,7 @@ pub async fn put_object(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     let mut response = response::empty(StatusCode::OK);
     let headers = response.headers_mut();
     headers.insert(ETAG, response::header_value(&quoted_etag(&version.etag)));
+    response::add_new_version(headers, &version);
     if let Some(checksum) = &version.checksum {
         response::add_checksum(headers, checksum, 0);
     }

@@ -24,6 +24,7 @@ pub async fn upload_part_copy(s3: &S3State, request: &S3Request<'_>) -> S3Result
         ));
     }
     let algorithm = upload.checksum.map_or(ChecksumAlgorithm::Crc64Nvme, |(wanted, _)| wanted);
+    let source_id = source.version_id();
     let copy = CopyPart {
         bucket,
         key,
@@ -40,7 +41,11 @@ pub async fn upload_part_copy(s3: &S3State, request: &S3Request<'_>) -> S3Result
     xml.element("LastModified", &iso_date(part.modified_ms));
     xml.element("ETag", &quoted_etag(&ETag { md5: part.md5, parts: 0 }));
     super::listing::write_checksum(&mut xml, part.checksum.as_ref(), 0);
-    Ok(response::xml(xml.finish()))
+    let mut answer = response::xml(xml.finish());
+    if let Some(id) = source_id {
+        super::copy_source::add_version_id(answer.headers_mut(), id);
+    }
+    Ok(answer)
 }
 
 /// First byte and length. Only the full form is allowed here, unlike on GET.
