@@ -197,6 +197,13 @@ pub enum Proposal {
         bucket: BucketId,
         versioning: Versioning,
     },
+    /// Replaces all tags of the named or current version.
+    SetObjectTags {
+        bucket: BucketId,
+        key: Key,
+        version: Option<VersionId>,
+        tags: Vec<(String, String)>,
+    },
     /// Puts a configuration document in the place of the one of that name; `None` removes it.
     SetBucketConfig {
         bucket: BucketId,
@@ -373,6 +380,18 @@ pub enum Mutation {
         bucket: BucketId,
         #[n(1)]
         steps: Vec<DeleteStep>,
+    },
+    /// Changes nothing else of the version.
+    #[n(15)]
+    SetObjectTags {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        key: Key,
+        #[n(2)]
+        version: VersionId,
+        #[n(3)]
+        tags: Vec<(String, String)>,
     },
     #[n(20)]
     SetBucketConfig {

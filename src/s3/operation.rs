@@ -111,6 +111,8 @@ operations! {
     GET Bucket "metrics" ListBucketMetricsConfigurations Probe;
     GET Bucket "intelligent-tiering" ListBucketIntelligentTieringConfigurations Probe;
     GET Object "tagging" GetObjectTagging Full;
+    PUT Object "tagging" PutObjectTagging Full;
+    DELETE Object "tagging" DeleteObjectTagging Full;
     GET Object "retention" GetObjectRetention Probe;
     GET Object "legal-hold" GetObjectLegalHold Probe;
     PUT Bucket "policy" PutBucketPolicy Refused;
@@ -147,8 +149,6 @@ operations! {
     OPTIONS Bucket "" PreflightRequest Full;
     GET Bucket "session" CreateSession Refused;
     POST Bucket "" PostObject Full;
-    PUT Object "tagging" PutObjectTagging Refused;
-    DELETE Object "tagging" DeleteObjectTagging Refused;
     PUT Object "retention" PutObjectRetention Refused;
     PUT Object "legal-hold" PutObjectLegalHold Refused;
     POST Object "restore" RestoreObject Refused;

@@ -1,4 +1,4 @@
-//! Tag sets in documents: `<Tagging><TagSet><Tag><Key/><Value/></Tag>...`.
+//! Tag sets, in documents (`<Tagging><TagSet><Tag><Key/><Value/></Tag>...`) and in headers.
 //!
 //! Pure. Owns which tags are lawful and how a set is written; where a set is kept is not its
 //! business.
@@ -6,6 +6,7 @@
 //! **Source** AWS S3 API reference, PutBucketTagging; AWS general reference, "Tag naming limits".
 
 use super::error::{S3Error, S3ErrorCode};
+use super::query::Query;
 use super::xml::{self, XmlWriter};
 
 const KEY_CHARS_MAX: usize = 128;
@@ -35,9 +36,34 @@ pub fn parse(document: &[u8], max: usize, of: &str) -> Result<Vec<(String, Strin
         if tag.children.len() != 2 {
             return Err(malformed());
         }
-        check(key, value)?;
         tags.push((key.to_owned(), value.to_owned()));
     }
+    in_order(tags)
+}
+
+/// Reads the `x-amz-tagging` header, `key=value&key=value` percent-encoded, with at most `max` tags
+/// of an object. The tags come in the order of their keys.
+///
+/// **Errors** `InvalidArgument` for what is not so encoded, `InvalidTag`, `BadRequest` for more.
+/// **Source** AWS S3 API reference, PutObject.
+pub fn parse_header(text: &str, max: usize) -> Result<Vec<(String, String)>, S3Error> {
+    let query = Query::parse(text).map_err(|_| {
+        S3Error::new(S3ErrorCode::InvalidArgument)
+            .message(
+                "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query \
+                 parameters without tag name duplicates.",
+            )
+            .argument("x-amz-tagging", text)
+    })?;
+    if query.pairs().len() > max {
+        let message = format!("Object tags cannot be greater than {max}");
+        return Err(S3Error::new(S3ErrorCode::BadRequest).message(message));
+    }
+    in_order(query.pairs().to_vec())
+}
+
+fn in_order(mut tags: Vec<(String, String)>) -> Result<Vec<(String, String)>, S3Error> {
+    tags.iter().try_for_each(|(key, value)| check(key, value))?;
     tags.sort();
     if tags.windows(2).any(|pair| pair[0].0 == pair[1].0) {
         return Err(invalid("Cannot provide multiple Tags with the same key"));
@@ -108,6 +134,16 @@ mod tests {
         let many = [("a", ""), ("b", ""), ("c", ""), ("d", "")];
         assert!(of(&many[..3]).is_ok());
         assert_eq!(of(&many), Err(S3ErrorCode::BadRequest));
+    }
+
+    #[test]
+    fn a_header_is_decoded_and_checked() {
+        let tags = parse_header("d&a=1&b%20c=%C3%A9", 10).expect("lawful");
+        let want = [("a", "1"), ("b c", "é"), ("d", "")];
+        assert_eq!(tags, want.map(|(k, v)| (k.to_owned(), v.to_owned())));
+        for wrong in ["a=1&a=2", "=1", "a=%FF", "a=%3C", "a&b&c&d&e&f&g&h&i&j&k"] {
+            assert!(parse_header(wrong, 10).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -209,6 +209,17 @@ impl ObjectStore {
         self.commit(Proposal::SetObjectAcl { bucket, key, version, acl }).await.map(drop)
     }
 
+    /// Replaces all tags of the named or current version.
+    pub async fn set_object_tags(
+        &self,
+        bucket: BucketId,
+        key: Key,
+        version: Option<VersionId>,
+        tags: Vec<(String, String)>,
+    ) -> StoreResult<()> {
+        self.commit(Proposal::SetObjectTags { bucket, key, version, tags }).await.map(drop)
+    }
+
     pub async fn list_objects(
         &self,
         bucket: BucketId,

@@ -19,6 +19,10 @@ pub(super) fn decide(view: &dyn View, proposal: Proposal) -> Decided {
         Proposal::SetBucketConfig { bucket, name, document } => {
             set_bucket_config(view, bucket, name, document)
         }
+        Proposal::SetObjectTags { bucket, key, version, tags } => {
+            let version = require_version(view, bucket, &key, version)?.version_id;
+            Ok(Decision::done(Mutation::SetObjectTags { bucket, key, version, tags }))
+        }
         Proposal::SetVersioning { bucket, versioning } => set_versioning(view, bucket, versioning),
         // `super::decide` has a form for every other proposal.
         other => Err(CommitError::Failed(format!("not decided: {other:?}").into())),

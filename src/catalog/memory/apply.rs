@@ -110,6 +110,11 @@ impl State {
                     Arc::make_mut(found).configs.set(&name, config);
                 }
             }
+            Mutation::SetObjectTags { bucket, key, version, tags } => {
+                if let Some(version) = self.version_mut(bucket, key, version) {
+                    version.metadata.tags = tags;
+                }
+            }
             Mutation::SetVersioning { bucket, versioning } => {
                 if let Some(found) = self.buckets.values_mut().find(|b| b.id == bucket) {
                     Arc::make_mut(found).versioning = Some(versioning);

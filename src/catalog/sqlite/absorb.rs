@@ -83,6 +83,9 @@ impl Working {
             Mutation::SetObjectAcl { bucket, key, version, acl } => {
                 self.change_version(*bucket, key, *version, |v| v.metadata.acl = Some(*acl));
             }
+            Mutation::SetObjectTags { bucket, key, version, tags } => {
+                self.change_version(*bucket, key, *version, |v| v.metadata.tags = tags.clone());
+            }
             Mutation::SetVersioning { bucket, versioning } => {
                 self.change_bucket(*bucket, |bucket| bucket.versioning = Some(*versioning));
             }

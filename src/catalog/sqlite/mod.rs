@@ -24,6 +24,7 @@ mod schema;
 mod snapshots;
 mod start;
 mod walk;
+mod wanted;
 mod working;
 mod writer;
 

@@ -9,13 +9,10 @@ use sqlx::sqlite::SqliteRow;
 use super::index::Index;
 use super::noncurrent::{Entry, Need};
 use super::rows::{self, Args, Batch, RowsStatement, SqlResult};
+use super::wanted::Wanted;
 use super::working::Working;
 use crate::catalog::decide::CompletedUpload;
-use crate::model::commit::{DeleteStep, Mutation, ProposedData};
-use crate::model::{
-    BlobId, BlobPlace, BucketId, Extent, Key, Lsn, ObjectVersion, Part, Proposal, UploadId,
-    VersionId,
-};
+use crate::model::{BlobId, BlobPlace, BucketId, Lsn, ObjectVersion, Part, UploadId};
 
 const OBJECTS: RowsStatement = RowsStatement {
     text: "WITH wanted (bucket_id, key) AS (VALUES {rows}) \
@@ -91,170 +88,7 @@ const NAMED: i64 = 8;
 /// Versions of keys as they were found: the newest, and those asked for by name.
 type VersionsFound = HashMap<Entry, (Vec<Arc<ObjectVersion>>, Vec<Arc<ObjectVersion>>)>;
 
-/// Names the rows that a group looks at.
-#[derive(Debug, Default)]
-pub(super) struct Wanted {
-    /// Keys, and what is needed of their versions beside the current one.
-    objects: BTreeMap<Entry, Need>,
-    blobs: BTreeSet<BlobId>,
-    uploads: BTreeSet<UploadId>,
-    /// Uploads all of whose parts are needed.
-    whole_uploads: BTreeSet<UploadId>,
-    parts: BTreeSet<(UploadId, u32)>,
-    completed: BTreeSet<UploadId>,
-    /// Buckets that go, with all uploads in them.
-    buckets: BTreeSet<BucketId>,
-}
-
 impl Wanted {
-    pub fn for_proposal(&mut self, proposal: &Proposal) {
-        match proposal {
-            Proposal::BeginBlob { id } | Proposal::AbandonBlob { id } => {
-                self.blobs.insert(*id);
-            }
-            Proposal::DeleteBucket { id } => {
-                self.buckets.insert(*id);
-            }
-            Proposal::PutObject { bucket, key, data, .. } => {
-                self.install(*bucket, key);
-                self.data(data);
-            }
-            Proposal::CopyObject { bucket, key, source, .. } => {
-                self.install(*bucket, key);
-                self.version(source.bucket, &source.key, source.version);
-            }
-            Proposal::DeleteObjects { bucket, entries, .. } => {
-                entries.iter().for_each(|e| self.delete(*bucket, &e.key, e.version));
-            }
-            Proposal::CreateUpload { upload } => {
-                self.uploads.insert(upload.id);
-            }
-            Proposal::PutPart { upload, number, data, .. } => {
-                self.part(*upload, *number);
-                self.data(data);
-            }
-            Proposal::CopyPart { upload, number, source, .. } => {
-                self.part(*upload, *number);
-                self.version(source.bucket, &source.key, source.version);
-            }
-            Proposal::CompleteUpload { bucket, key, upload, .. } => {
-                self.install(*bucket, key);
-                self.whole_upload(*upload);
-                self.completed.insert(*upload);
-            }
-            Proposal::AbortUpload { upload, .. } => self.whole_upload(*upload),
-            Proposal::Relocate { data, .. } => {
-                self.blobs.insert(data.id);
-            }
-            Proposal::SetObjectAcl { bucket, key, version, .. } => {
-                self.version(*bucket, key, *version);
-            }
-            Proposal::SetVersioning { .. }
-            | Proposal::SetBucketAcl { .. }
-            | Proposal::SetBucketConfig { .. }
-            | Proposal::CreateBucket { .. }
-            | Proposal::PutUser { .. }
-            | Proposal::PutAccessKey { .. }
-            | Proposal::DeleteAccessKey { .. } => {}
-        }
-    }
-
-    pub fn for_mutation(&mut self, mutation: &Mutation) {
-        match mutation {
-            Mutation::DeleteBucket(id) => {
-                self.buckets.insert(*id);
-            }
-            Mutation::PutObject { bucket, key, version, upload, .. } => {
-                self.install(*bucket, key);
-                self.extents(&version.extents);
-                if let Some(upload) = upload {
-                    self.whole_upload(*upload);
-                }
-            }
-            Mutation::DeleteObjects { bucket, keys } => {
-                keys.iter().for_each(|(key, version)| self.delete(*bucket, key, Some(*version)));
-            }
-            Mutation::DeleteVersions { bucket, steps } => {
-                for step in steps {
-                    match step {
-                        DeleteStep::Remove(key, id) => self.delete(*bucket, key, Some(*id)),
-                        DeleteStep::Mark(key, _) => self.install(*bucket, key),
-                    }
-                }
-            }
-            Mutation::CreateUpload(upload) => {
-                self.uploads.insert(upload.id);
-            }
-            Mutation::PutPart { upload, part, .. } => {
-                self.part(*upload, part.number);
-                self.extents(&part.extents);
-            }
-            Mutation::AbortUpload(id) => self.whole_upload(*id),
-            Mutation::Relocate(id) => {
-                self.blobs.insert(*id);
-            }
-            Mutation::SetObjectAcl { bucket, key, version, .. } => {
-                self.version(*bucket, key, Some(*version));
-            }
-            Mutation::SetVersioning { .. }
-            | Mutation::SetBucketAcl { .. }
-            | Mutation::SetBucketConfig { .. }
-            | Mutation::CreateBucket(_)
-            | Mutation::PutUser(_)
-            | Mutation::PutAccessKey(_)
-            | Mutation::DeleteAccessKey(_) => {}
-        }
-    }
-
-    fn need(&mut self, bucket: BucketId, key: &Key) -> &mut Need {
-        self.objects.entry((bucket, key.clone())).or_default()
-    }
-
-    /// A key that gets a new version, which may replace the null version.
-    fn install(&mut self, bucket: BucketId, key: &Key) {
-        self.need(bucket, key).null = true;
-    }
-
-    /// A version that is looked at or changed.
-    fn version(&mut self, bucket: BucketId, key: &Key, version: Option<VersionId>) {
-        let need = self.need(bucket, key);
-        version.into_iter().for_each(|id| need.version(id));
-    }
-
-    /// A version that may go: the next one may come to the front. Each of several deletes of a
-    /// key may lay bare one more.
-    fn delete(&mut self, bucket: BucketId, key: &Key, version: Option<VersionId>) {
-        let need = self.need(bucket, key);
-        need.newest = need.newest.max(1) + 1;
-        need.version(version.unwrap_or(VersionId::NULL));
-    }
-
-    fn data(&mut self, data: &ProposedData) {
-        match data {
-            ProposedData::Empty => {}
-            ProposedData::Packed(packed) => {
-                self.blobs.insert(packed.id);
-            }
-            ProposedData::File { id, .. } => {
-                self.blobs.insert(*id);
-            }
-        }
-    }
-
-    fn part(&mut self, upload: UploadId, number: u32) {
-        self.uploads.insert(upload);
-        self.parts.insert((upload, number));
-    }
-
-    fn whole_upload(&mut self, upload: UploadId) {
-        self.uploads.insert(upload);
-        self.whole_uploads.insert(upload);
-    }
-
-    fn extents(&mut self, extents: &[Extent]) {
-        self.blobs.extend(extents.iter().map(|e| e.blob.id));
-    }
-
     /// Loads everything named, and then the blobs of the objects and parts that were found. What
     /// is not found is loaded as absent.
     ///

@@ -73,6 +73,10 @@ pub enum Step {
         key: usize,
         version: Option<usize>,
     },
+    Tags {
+        key: usize,
+        version: Option<usize>,
+    },
     Config {
         name: usize,
         document: Option<u8>,
@@ -113,6 +117,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (key(), prop::bool::weighted(0.8))
             .prop_map(|(key, right)| Step::Relocate { key, right }),
         1 => (key(), version()).prop_map(|(key, version)| Step::Acl { key, version }),
+        1 => (key(), version()).prop_map(|(key, version)| Step::Tags { key, version }),
         1 => (0..3usize, prop::option::of(any::<u8>()))
             .prop_map(|(name, document)| Step::Config { name, document }),
         1 => any::<bool>().prop_map(|delete| Step::Buckets { delete }),
@@ -271,6 +276,12 @@ impl Pair {
                 key: key(KEYS[at]),
                 version: self.version_at(at, version).await.map(|(id, _)| id),
                 acl: crate::model::CannedAcl::PublicRead,
+            },
+            Step::Tags { key: at, version } => Proposal::SetObjectTags {
+                bucket,
+                key: key(KEYS[at]),
+                version: self.version_at(at, version).await.map(|(id, _)| id),
+                tags: vec![("n".into(), self.model.fresh().to_string())],
             },
             Step::Config { name, document } => {
                 let name = ["cors", "metrics/1", "tagging"][name].to_owned();

@@ -5,13 +5,12 @@
 
 use super::prelude::*;
 use crate::model::ObjectMetadata;
+use crate::s3::tagging;
 
 /// Bytes of user metadata, names and values together, as AWS counts them.
 const USER_BYTES_MAX: usize = 2048;
-/// Tags of one object.
-const TAGS_MAX: usize = 10;
-const TAG_NAME_CHARS_MAX: usize = 128;
-const TAG_VALUE_CHARS_MAX: usize = 256;
+/// Tags of one object, as AWS has it.
+pub const TAGS_MAX: usize = 10;
 
 /// Storage classes that AWS knows. They are stored and shown; all mean the same here.
 const STORAGE_CLASSES: [&str; 11] = [
@@ -61,7 +60,8 @@ pub fn of_write(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
         website_redirect: website_redirect(text("x-amz-website-redirect-location"))?,
         storage_class: storage_class(text("x-amz-storage-class"))?,
         user: user_metadata(headers)?,
-        tags: text("x-amz-tagging").map_or(Ok(Vec::new()), |value| tags(&value))?,
+        tags: text("x-amz-tagging")
+            .map_or(Ok(Vec::new()), |value| tagging::parse_header(&value, TAGS_MAX))?,
         acl,
     })
 }
@@ -131,38 +131,6 @@ fn user_metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, S3Error> 
     Ok(user)
 }
 
-/// The tags of a `x-amz-tagging` header in name order: `name=value&name=value`, percent-encoded.
-fn tags(text: &str) -> Result<Vec<(String, String)>, S3Error> {
-    let invalid = |message: &'static str| S3Error::new(S3ErrorCode::InvalidTag).message(message);
-    let query = Query::parse(text).map_err(|_| {
-        S3Error::new(S3ErrorCode::InvalidArgument)
-            .message(
-                "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL \
-                      query parameters without tag name duplicates.",
-            )
-            .argument("x-amz-tagging", text)
-    })?;
-    let mut tags = query.pairs().to_vec();
-    if tags.len() > TAGS_MAX {
-        return Err(
-            S3Error::new(S3ErrorCode::BadRequest).message("Object tags cannot be greater than 10")
-        );
-    }
-    for (at, (name, value)) in tags.iter().enumerate() {
-        if name.is_empty() || name.chars().count() > TAG_NAME_CHARS_MAX {
-            return Err(invalid("The TagKey you have provided is invalid"));
-        }
-        if value.chars().count() > TAG_VALUE_CHARS_MAX {
-            return Err(invalid("The TagValue you have provided is invalid"));
-        }
-        if tags[..at].iter().any(|(earlier, _)| earlier == name) {
-            return Err(invalid("Cannot provide multiple Tags with the same key"));
-        }
-    }
-    tags.sort();
-    Ok(tags)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,15 +180,5 @@ mod tests {
         assert!(read(&[("x-amz-storage-class", "standard")]).is_err());
         assert!(read(&[("x-amz-website-redirect-location", "elsewhere")]).is_err());
         assert!(read(&[("x-amz-server-side-encryption", "AES256")]).is_err());
-    }
-
-    #[test]
-    fn tags_are_decoded_and_checked() {
-        let tags = read(&[("x-amz-tagging", "a=1&b%20c=%C3%A9&d")]).expect("lawful").tags;
-        let want = [("a", "1"), ("b c", "é"), ("d", "")];
-        assert_eq!(tags, want.map(|(k, v)| (k.to_owned(), v.to_owned())));
-        for wrong in ["a=1&a=2", "=1", "a=%FF", "a&b&c&d&e&f&g&h&i&j&k"] {
-            assert!(read(&[("x-amz-tagging", wrong)]).is_err(), "{wrong}");
-        }
     }
 }

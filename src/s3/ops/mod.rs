@@ -18,7 +18,6 @@ mod delete_objects;
 mod get_bucket_location;
 mod get_object;
 mod get_object_attributes;
-mod get_object_tagging;
 mod head_bucket;
 mod list_buckets;
 mod list_multipart_uploads;
@@ -28,6 +27,7 @@ mod list_objects_v2;
 mod list_parts;
 mod listing;
 mod metadata;
+mod object_tagging;
 mod post_object;
 mod preflight;
 mod prelude;
@@ -54,7 +54,6 @@ pub async fn carry_out(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
         Operation::GetObjectAttributes => {
             get_object_attributes::get_object_attributes(s3, request).await
         }
-        Operation::GetObjectTagging => get_object_tagging::get_object_tagging(s3, request).await,
         Operation::ListObjects => list_objects::list_objects(s3, request).await,
         Operation::ListObjectsV2 => list_objects_v2::list_objects_v2(s3, request).await,
         Operation::ListObjectVersions => {
@@ -65,10 +64,6 @@ pub async fn carry_out(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
         Operation::HeadBucket => head_bucket::head_bucket(s3, request).await,
         Operation::DeleteBucket => delete_bucket::delete_bucket(s3, request).await,
         Operation::GetBucketLocation => get_bucket_location::get_bucket_location(s3, request).await,
-        Operation::GetBucketVersioning => bucket_versioning::get_bucket_versioning(request).await,
-        Operation::PutBucketVersioning => {
-            bucket_versioning::put_bucket_versioning(s3, request).await
-        }
         Operation::GetBucketAcl => acl::get_bucket_acl(request).await,
         Operation::PutBucketAcl => acl::put_bucket_acl(s3, request).await,
         Operation::PutObjectAcl => acl::put_object_acl(s3, request).await,
@@ -77,7 +72,7 @@ pub async fn carry_out(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     }
 }
 
-/// The multipart family, then the configurations of buckets.
+/// The multipart family, then what is said of versions.
 async fn multipart(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     match request.operation {
         Operation::CreateMultipartUpload => {
@@ -95,6 +90,20 @@ async fn multipart(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
         Operation::ListMultipartUploads => {
             list_multipart_uploads::list_multipart_uploads(s3, request).await
         }
+        _ => of_versions(s3, request).await,
+    }
+}
+
+/// What is said of versions beside their bytes, then the configurations of buckets.
+async fn of_versions(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
+    match request.operation {
+        Operation::GetBucketVersioning => bucket_versioning::get_bucket_versioning(request).await,
+        Operation::PutBucketVersioning => {
+            bucket_versioning::put_bucket_versioning(s3, request).await
+        }
+        Operation::GetObjectTagging => object_tagging::get_object_tagging(s3, request).await,
+        Operation::PutObjectTagging => object_tagging::put_object_tagging(s3, request).await,
+        Operation::DeleteObjectTagging => object_tagging::delete_object_tagging(s3, request).await,
         _ => configuration(s3, request).await,
     }
 }

@@ -16,8 +16,7 @@ use crate::store::{PutObject, WriteOptions, Written};
 
 /// What stands in a key for the name of the uploaded file.
 const FILENAME: &str = "${filename}";
-/// Tags of one object.
-const TAGS_MAX: usize = 10;
+
 /// Fields that are headers of a PutObject, beside those that begin with `x-amz-`.
 const HEADER_FIELDS: [&str; 7] = [
     "cache-control",
@@ -122,7 +121,7 @@ fn headers_of(fields: &Fields) -> Result<HeaderMap, S3Error> {
 fn metadata_of(fields: &Fields, headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
     let mut metadata = super::metadata::of_write(headers)?;
     if let Some(document) = fields.get("tagging") {
-        metadata.tags = tagging::parse(document.as_bytes(), TAGS_MAX, "Object")?;
+        metadata.tags = tagging::parse(document.as_bytes(), super::metadata::TAGS_MAX, "Object")?;
     }
     Ok(metadata)
 }
