@@ -32,6 +32,7 @@ use crate::config::{Durability, Settings};
 use crate::http::accept;
 use crate::limits::Limits;
 use crate::log::LogSettings;
+use crate::maintenance::Backups;
 use crate::maintenance::scrub::{ScrubHandle, ScrubSettings};
 use crate::metrics::Metrics;
 use crate::rng::Rng;
@@ -175,6 +176,12 @@ async fn run(parts: Parts) -> Result<(), ServeError> {
     let admin = Arc::new(AdminState {
         catalog: catalog.clone(),
         scrub,
+        backups: Some(Backups::new(
+            parts.catalog.clone(),
+            worker_parts.shared.clone(),
+            parts.clock.clone(),
+            parts.data_dir.path().to_owned(),
+        )),
         metrics: worker_parts.metrics.clone(),
         rng: parts.rng.clone(),
         ready: AtomicBool::new(true),

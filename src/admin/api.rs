@@ -12,7 +12,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, patch};
+use axum::routing::{get, patch, post};
 use axum::{Json, body::Bytes};
 use base64::Engine as _;
 use serde::Serialize;
@@ -22,6 +22,7 @@ use subtle::ConstantTimeEq;
 use super::directory::{self, DirectoryError};
 use crate::catalog::Catalog;
 use crate::maintenance::scrub::{ScrubHandle, StartScrub};
+use crate::maintenance::{BackupRequest, Backups};
 use crate::metrics::Metrics;
 use crate::rng::Rng;
 
@@ -31,6 +32,8 @@ pub struct AdminState {
     pub metrics: Arc<Metrics>,
     pub rng: Rng,
     pub scrub: Arc<ScrubHandle>,
+    /// `None` where there is nothing to copy: in tests of the API.
+    pub backups: Option<Backups>,
     /// True while requests are served: what a load balancer asks.
     pub ready: AtomicBool,
     /// `Basic` credentials of the root key pair: base64 of `access_key:secret_key`.
@@ -60,7 +63,8 @@ pub fn router(state: Arc<AdminState>, reached: Reached) -> Router {
         .route("/admin/keys/{access_key}", patch(change_key).delete(remove_key))
         .route("/admin/scrub", get(scrub_state).post(start_scrub).delete(pause_scrub));
     let guarded = match reached {
-        Reached::Socket => guarded,
+        // The server writes where the request says: not for clients of the network.
+        Reached::Socket => guarded.route("/admin/backup", post(make_backup)),
         Reached::Tcp => guarded.layer(middleware::from_fn_with_state(state.clone(), require_root)),
     };
     Router::new()
@@ -162,6 +166,21 @@ async fn start_scrub(State(state): Shared, body: Bytes) -> Response {
     }
 }
 
+async fn make_backup(State(state): Shared, body: Bytes) -> Response {
+    let (request, backups) = match (parse::<BackupRequest>(&body), &state.backups) {
+        (Ok(request), Some(backups)) => (request, backups),
+        (Err(error), _) => return answer::<()>(Err(error)),
+        (_, None) => return StatusCode::NOT_FOUND.into_response(),
+    };
+    match backups.make(request).await {
+        Ok(summary) => Json(summary).into_response(),
+        Err(error) => {
+            tracing::warn!(%error, "no backup was made");
+            (StatusCode::CONFLICT, error_body(&error.to_string())).into_response()
+        }
+    }
+}
+
 async fn pause_scrub(State(state): Shared) -> Response {
     state.scrub.pause();
     Json(state.scrub.state()).into_response()
@@ -204,6 +223,7 @@ mod tests {
             metrics: Arc::new(Metrics::new(1)),
             rng: Rng::seeded(1),
             scrub: ScrubHandle::idle(),
+            backups: None,
             ready: AtomicBool::new(true),
             root_credentials: basic_credentials("ROOT", "hush"),
         })

@@ -81,7 +81,7 @@ pub fn recover(args: RecoverArgs) -> anyhow::Result<ExitCode> {
     Ok(show_check(args.common.json, report)?)
 }
 
-fn show_check(json: bool, report: CheckReport) -> serde_json::Result<ExitCode> {
+pub(super) fn show_check(json: bool, report: CheckReport) -> serde_json::Result<ExitCode> {
     let ok = report.problems_total == 0;
     if json {
         println!("{}", serde_json::to_string_pretty(&Checked { ok, report })?);

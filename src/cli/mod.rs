@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod backup;
 mod check;
 mod directory;
 mod doctor;
@@ -38,6 +39,10 @@ enum Command {
     Check(check::CheckArgs),
     /// Read every stored byte and verify its checksum; beside a running server or without one
     Scrub(scrub::ScrubArgs),
+    /// Copy the catalog and everything that it refers to, as it is at one commit
+    Backup(backup::BackupArgs),
+    /// Fill a new data directory from a backup
+    Restore(backup::RestoreArgs),
     /// Make a lost or damaged catalog again, from its snapshots and the commit log
     Recover(check::RecoverArgs),
 }
@@ -51,6 +56,8 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(*args),
         Command::Check(args) => check::check(args),
         Command::Scrub(args) => scrub::run(args),
+        Command::Backup(args) => backup::backup(args),
+        Command::Restore(args) => backup::restore(args),
         Command::Recover(args) => check::recover(args),
     };
     match result {

@@ -35,6 +35,15 @@ pub struct Candidate {
     pub live_bytes: u64,
 }
 
+/// The part of a segment that a copy of the log takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub number: SegmentNumber,
+    pub path: PathBuf,
+    /// From the file's beginning.
+    pub bytes: u64,
+}
+
 /// The files of a log, for the compaction that runs beside the log's writer.
 #[derive(Clone)]
 pub struct LogFiles {
@@ -83,6 +92,36 @@ impl LogFiles {
             damaged.extend(record.data_damaged.then_some(record.lsn));
         }
         Ok((records, damaged))
+    }
+
+    /// Every segment that counts, and how far its records up to `last` reach. `last` ends a group.
+    ///
+    /// **Errors** `Corrupt`, `Io`.
+    pub async fn spans(&self, last: Lsn) -> Result<Vec<Span>, LogError> {
+        let inventory = segment::inventory(&*self.engine, &self.dir).await?;
+        let mut spans = Vec::new();
+        for Effective { header, until } in inventory.effective {
+            let number = header.number;
+            let path = number.path(&self.dir);
+            let file = segment::open(&*self.engine, &self.dir, number, OpenMode::Read).await?;
+            let whole = file.len().await.map_err(LogError::io("size a log segment"))?;
+            let bytes = match until {
+                Some(until) if until.0 <= last.0 + 1 => whole,
+                _ => self.end_of(header, last).await?,
+            };
+            spans.push(Span { number, path, bytes });
+        }
+        Ok(spans)
+    }
+
+    async fn end_of(&self, header: SegmentHeader, last: Lsn) -> Result<u64, LogError> {
+        let mut scan = SegmentScan::open(&*self.engine, &self.dir, header).await?;
+        while scan.expected() <= last {
+            if let Err(error) = scan.next().await? {
+                return Err(scan.corrupt(scan.end_offset(), error));
+            }
+        }
+        Ok(scan.end_offset())
     }
 
     /// Starts to walk over the packed blobs of a segment.

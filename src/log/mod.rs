@@ -25,7 +25,7 @@ mod testing;
 
 use std::io;
 
-pub use compact::{Candidate, LogFiles, PackedScan, SealedSegment, choose};
+pub use compact::{Candidate, LogFiles, PackedScan, SealedSegment, Span, choose};
 pub use reader::SegmentReader;
 pub use record::{DATA_BYTES_MAX, Record, RecordError};
 pub use replay::{Replay, ReplayEnd, ReplayRecord, TornTail};

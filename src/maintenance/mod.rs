@@ -4,13 +4,17 @@
 //! what a client stored, never removes a blob, and never holds up requests: what runs beside the
 //! server has a thread and a ring of its own.
 
+mod backup;
 mod check;
+mod online;
 pub mod scrub;
 
 use std::path::Path;
 use std::rc::Rc;
 
+pub use backup::{BackupRequest, BackupSummary, WholeBackup, backup, inspect, restore};
 pub use check::{CheckReport, check};
+pub use online::Backups;
 
 use crate::blob::{BlobError, BlobFiles};
 use crate::catalog::ReadError;

@@ -136,10 +136,21 @@ impl Shared {
         Ok((Arc::new(shared), Abandoned(receiver)))
     }
 
+    /// Keeps everything that is alive now from being removed, until the guard is dropped.
+    pub fn keep_all(&self) -> KeepAll {
+        KeepAll { _pin: self.pins.pin() }
+    }
+
     /// Reads that found damaged bytes on disk, since the start; each is also logged.
     pub fn damaged_reads(&self) -> u64 {
         self.damaged_reads.load(Ordering::Relaxed)
     }
+}
+
+/// See `Shared::keep_all`.
+#[derive(Debug)]
+pub struct KeepAll {
+    _pin: pins::Pin,
 }
 
 /// One worker's handle to the store. Cheap to clone; stays on its thread.

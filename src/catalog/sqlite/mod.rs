@@ -51,6 +51,7 @@ use self::index::Index;
 use self::names::Names;
 use self::readers::{Reader, Readers};
 pub use self::recover::Recovered;
+pub use self::walk::blobs_in_copy;
 use self::working::Working;
 use self::writer::Request;
 use super::{
@@ -169,6 +170,11 @@ impl Shared {
             *names = working.names.clone();
         }
     }
+}
+
+/// Numbers of the first damaged pages of a copy that `SqliteCatalog::snapshot` made. Blocks.
+pub fn damaged_pages_of_copy(path: &Path) -> std::io::Result<Vec<u64>> {
+    files::damaged_pages(path, 10)
 }
 
 /// See the module. Dropping it without `close` stops the writer after the commits that wait.

@@ -1,12 +1,13 @@
 //! Reads for walks over everything: live blobs in order, what refers to a blob, every page.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use futures_util::TryStreamExt;
 use sqlx::{Row, SqliteConnection};
 
 use super::rows::{self, Args, SqlResult, query};
-use super::{SqliteCatalog, read_failed};
+use super::{OpenError, SqliteCatalog, read_failed, schema};
 use crate::catalog::ReadResult;
 use crate::model::{BlobId, BlobPlace, BlobRef, Extent, ObjectVersion, Part, VersionId};
 
@@ -48,6 +49,14 @@ impl SqliteCatalog {
         let lines: Vec<String> = lines.map_err(read_failed)?;
         Ok(lines.into_iter().filter(|line| line != "ok").collect())
     }
+}
+
+/// The live blobs of a copy that `SqliteCatalog::snapshot` made, in the order of their ids.
+pub async fn blobs_in_copy(path: &Path) -> Result<Vec<BlobRef>, OpenError> {
+    let mut conn = schema::connect_reader(path).await?;
+    let blobs = blobs_after(&mut conn, None, i64::MAX as usize).await;
+    sqlx::Connection::close(conn).await?;
+    Ok(blobs?)
 }
 
 async fn blobs_after(
