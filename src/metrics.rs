@@ -75,16 +75,26 @@ impl Timeout {
 /// The figures of one worker.
 #[derive(Default)]
 struct Shard {
-    statuses: HashMap<(&'static str, u16), u64>,
-    operations: HashMap<&'static str, OperationSeries>,
+    operations: hashbrown::HashMap<&'static str, OperationSeries>,
 }
 
 #[derive(Clone, Default)]
 struct OperationSeries {
+    /// Requests by status; a handful each.
+    statuses: Vec<(u16, u64)>,
     received_bytes: u64,
     sent_bytes: u64,
     first_byte: Histogram,
     total: Histogram,
+}
+
+impl OperationSeries {
+    fn count(&mut self, status: u16, requests: u64) {
+        match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, count)) => *count += requests,
+            None => self.statuses.push((status, requests)),
+        }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -130,8 +140,8 @@ impl Metrics {
     /// Counts a finished request for `worker`.
     pub fn request(&self, worker: usize, sample: &RequestSample) {
         let mut shard = lock(&self.shards[worker % self.shards.len()]);
-        *shard.statuses.entry((sample.operation, sample.status)).or_default() += 1;
         let series = shard.operations.entry(sample.operation).or_default();
+        series.count(sample.status, 1);
         series.received_bytes += sample.received_bytes;
         series.sent_bytes += sample.sent_bytes;
         series.first_byte.record(sample.first_byte);
@@ -177,27 +187,26 @@ impl Metrics {
     }
 
     fn collect(&self, samples: &mut Samples) {
-        let mut statuses: HashMap<(&'static str, u16), u64> = HashMap::new();
         let mut operations: HashMap<&'static str, OperationSeries> = HashMap::new();
         for shard in &self.shards {
             let shard = lock(shard);
-            for (key, count) in &shard.statuses {
-                *statuses.entry(*key).or_default() += count;
-            }
             for (operation, series) in &shard.operations {
                 let sum = operations.entry(operation).or_default();
+                for (status, count) in &series.statuses {
+                    sum.count(*status, *count);
+                }
                 sum.received_bytes += series.received_bytes;
                 sum.sent_bytes += series.sent_bytes;
                 sum.first_byte.add(&series.first_byte);
                 sum.total.add(&series.total);
             }
         }
-        for ((operation, status), count) in statuses {
-            let status = status.to_string();
-            let labels = [("operation", operation), ("status", status.as_str())];
-            samples.put("goblin_requests_total", &labels, count as f64);
-        }
         for (operation, series) in operations {
+            for (status, count) in &series.statuses {
+                let status = status.to_string();
+                let labels = [("operation", operation), ("status", status.as_str())];
+                samples.put("goblin_requests_total", &labels, *count as f64);
+            }
             let labels = [("operation", operation)];
             samples.put("goblin_received_bytes_total", &labels, series.received_bytes as f64);
             samples.put("goblin_sent_bytes_total", &labels, series.sent_bytes as f64);

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use axum::Router;
 use axum::body::Body;
+use futures_util::future::LocalBoxFuture;
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -20,13 +20,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, sleep_until};
-use tower::ServiceExt;
+use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
 use super::body::{RequestBody, ResponseBody};
 use super::client_io::{ClientIo, IoLimits, Phase, Watch};
-use super::trace::{ServedFrom, Tracer};
+use super::trace::Tracer;
 use crate::config::HttpSettings;
 use crate::limits::Limits;
 use crate::metrics::{Metrics, Timeout};
@@ -39,10 +38,16 @@ pub struct Refusal {
     pub body: &'static str,
 }
 
+/// Answers a request on the worker's own thread, so that its futures need not be `Send`.
+///
+/// A plain function: the path, which an axum Router would match, decides nothing in S3 (see
+/// docs/rfcs/0001-front-without-router.md).
+pub type Front = Rc<dyn Fn(Request<Body>) -> LocalBoxFuture<'static, Response<Body>>>;
+
 /// What all connections of a worker share.
 pub struct HttpContext {
     pub settings: HttpSettings,
-    pub front: Router,
+    pub front: Front,
     pub refusal: Refusal,
     pub limits: Limits,
     pub metrics: Arc<Metrics>,
@@ -67,7 +72,7 @@ where
         service_fn(move |request| respond(context.clone(), watch.clone(), request))
     };
     let mut connection = pin!(builder(&context.settings).serve_connection(io, service));
-    let mut alarm = pin!(sleep_until(deadline(&context.settings, &watch)));
+    let mut alarm = pin!(sleep(context.settings.header_timeout));
     let mut shutdown = context.shutdown.clone();
     let mut stopping = pin!(shutdown.requested());
     let mut stopped = false;
@@ -82,19 +87,18 @@ where
         // The alarm only ever moves to an earlier time here: a later one is seen when it rings.
         loop {
             let due = deadline(&context.settings, &watch);
-            let rings = alarm.deadline();
-            if due < rings {
+            if let Some((due, _)) = due.filter(|(due, _)| *due < alarm.deadline()) {
                 alarm.as_mut().reset(due);
             }
             if alarm.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            match watch.phase().0 {
-                Phase::Header if due <= Instant::now() => {
-                    return Poll::Ready(Some(Timeout::Header));
-                }
-                Phase::Idle if due <= Instant::now() => return Poll::Ready(Some(Timeout::Idle)),
-                _ => alarm.as_mut().reset(due),
+            let now = Instant::now();
+            match due {
+                Some((due, timeout)) if due <= now => return Poll::Ready(Some(timeout)),
+                Some((due, _)) => alarm.as_mut().reset(due),
+                // Look again after as long as a header may take.
+                None => alarm.as_mut().reset(now + context.settings.header_timeout),
             }
         }
     });
@@ -104,13 +108,13 @@ where
     }
 }
 
-/// When the present phase of the connection lasts too long.
-fn deadline(settings: &HttpSettings, watch: &Watch) -> Instant {
+/// When the present phase of the connection lasts too long, and what that is called. Phases in
+/// which the front or the client's body is awaited are watched by others.
+fn deadline(settings: &HttpSettings, watch: &Watch) -> Option<(Instant, Timeout)> {
     match watch.phase() {
-        (Phase::Header, since) => since + settings.header_timeout,
-        (Phase::Idle, since) => since + settings.idle_timeout,
-        // Not watched from here; look again after as long as a header may take.
-        (Phase::Busy, _) => Instant::now() + settings.header_timeout,
+        (Phase::Header, since) => Some((since + settings.header_timeout, Timeout::Header)),
+        (Phase::Idle, since) => Some((since + settings.idle_timeout, Timeout::Idle)),
+        (Phase::Busy, _) => None,
     }
 }
 
@@ -146,14 +150,10 @@ async fn respond(
             false => Body::empty(),
         });
         request.extensions_mut().insert(trace.clone());
-        let answer = context.front.clone().oneshot(request).instrument(guard.span().clone());
-        answer.await.unwrap_or_else(|never| match never {})
+        (context.front)(request).instrument(guard.span().clone()).await
     };
     drop(upload);
     guard.answered(response.status().as_u16());
-    if let Some(source) = response.extensions().get::<ServedFrom>() {
-        trace.served_from(*source);
-    }
     // What is left of the body would be taken for the next request.
     if !trace.is_body_ended() || context.shutdown.is_requested() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

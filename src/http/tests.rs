@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::routing::{get, put};
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
+use tower::ServiceExt;
 
 use super::accept::{OpenConnections, bind_tcp, run_tcp};
-use super::connection::{HttpContext, Refusal};
+use super::connection::{Front, HttpContext, Refusal};
 use super::trace::Tracer;
 use crate::config::{HttpSettings, Layer, RequestLog, load};
 use crate::limits::Limits;
@@ -21,14 +23,14 @@ use crate::runtime::shutdown::{self, ShutdownTrigger};
 
 const BIG_BYTES: usize = 32 << 20;
 
-fn front() -> Router {
+fn front() -> Front {
     let sink = |body: Body| async move {
         match body.collect().await {
             Ok(whole) => whole.to_bytes().len().to_string(),
             Err(_) => "cut".to_owned(),
         }
     };
-    Router::new()
+    let router = Router::new()
         .route("/small", get(|| async { "small" }))
         .route("/big", get(|| async { vec![7u8; BIG_BYTES] }))
         .route(
@@ -39,7 +41,11 @@ fn front() -> Router {
             }),
         )
         .route("/sink", put(sink))
-        .route("/refuse", put(|| async { http::StatusCode::FORBIDDEN }))
+        .route("/refuse", put(|| async { http::StatusCode::FORBIDDEN }));
+    Rc::new(move |request| {
+        let answer = router.clone().oneshot(request);
+        async { answer.await.unwrap_or_else(|never| match never {}) }.boxed_local()
+    })
 }
 
 /// A server on a thread of its own; ends with the value.

@@ -1,8 +1,8 @@
 //! What is known about one request, for its log line and the metrics.
 //!
 //! Owns the one root span per request and the one line when it ends. A front finds a
-//! `RequestTrace` in the request's extensions and tells it the operation and the bucket; it may
-//! put a `ServedFrom` into the response's extensions. Never holds a key, a signature, a query or
+//! `RequestTrace` in the request's extensions and tells it the operation, the bucket and where the
+//! response's bytes come from. Never holds a key, a signature, a query or
 //! any other text that may be secret: of keys only the length is kept.
 
 use std::rc::Rc;
@@ -30,7 +30,10 @@ pub struct RequestTrace(Arc<Facts>);
 
 #[derive(Debug)]
 struct Facts {
-    id: String,
+    /// Capital hex digits.
+    id: [u8; 16],
+    /// Whether the bucket's name will be shown.
+    logged: bool,
     target: Mutex<Target>,
     /// 0: unknown, 1: arena, 2: blob.
     served_from: AtomicU8,
@@ -39,20 +42,29 @@ struct Facts {
     body_ended: AtomicBool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Target {
     operation: &'static str,
     bucket: String,
     key_len: usize,
 }
 
+impl Target {
+    const UNKNOWN: Target = Target { operation: "Unknown", bucket: String::new(), key_len: 0 };
+}
+
+fn hex_digits(number: u64) -> [u8; 16] {
+    std::array::from_fn(|at| b"0123456789ABCDEF"[(number >> (60 - 4 * at)) as usize & 15])
+}
+
 impl RequestTrace {
-    /// A request with this id; one without a body has ended already.
-    pub fn new(id: String, has_body: bool) -> RequestTrace {
-        let target = Target { operation: "Unknown", bucket: String::new(), key_len: 0 };
+    /// A request with this id; one without a body has ended already. What only the log shows is
+    /// kept when it is `logged`.
+    pub fn new(id: u64, has_body: bool, logged: bool) -> RequestTrace {
         RequestTrace(Arc::new(Facts {
-            id,
-            target: Mutex::new(target),
+            id: hex_digits(id),
+            logged,
+            target: Mutex::new(Target::UNKNOWN),
             served_from: AtomicU8::new(0),
             received_bytes: AtomicU64::new(0),
             body_ended: AtomicBool::new(!has_body),
@@ -61,17 +73,18 @@ impl RequestTrace {
 
     /// 16 capital hex digits, unique within the process's life: what `x-amz-request-id` shows.
     pub fn id(&self) -> &str {
-        &self.0.id
+        std::str::from_utf8(&self.0.id).unwrap_or_default()
     }
 
     /// Says what the request is. The last call wins.
     pub fn describe(&self, operation: &'static str, bucket: &str, key_len: usize) {
-        let target = Target { operation, bucket: bucket.to_owned(), key_len };
+        let bucket = if self.0.logged { bucket.to_owned() } else { String::new() };
+        let target = Target { operation, bucket, key_len };
         *self.0.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
-    /// Says where the response's bytes come from; a front puts it into the response's extensions.
-    pub(super) fn served_from(&self, source: ServedFrom) {
+    /// Says where the response's bytes come from.
+    pub fn served_from(&self, source: ServedFrom) {
         self.0.served_from.store(source as u8 + 1, Ordering::Relaxed);
     }
 
@@ -111,7 +124,7 @@ impl Tracer {
         self.id_next.set(n.wrapping_add(1));
         // An odd multiplier permutes the 64-bit numbers: no id repeats on this worker.
         let id = self.id_base.wrapping_add(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let trace = RequestTrace::new(format!("{id:016X}"), has_body);
+        let trace = RequestTrace::new(id, has_body, self.log != RequestLog::Off);
         let span = match self.log {
             RequestLog::Off => Span::none(),
             _ => tracing::info_span!("request", request_id = trace.id(), method = %method),
@@ -173,7 +186,8 @@ impl Drop for RequestGuard {
         let total = self.began.elapsed();
         let (status, first_byte) = self.answered.unwrap_or((STATUS_CLIENT_LEFT, total));
         let facts = &self.trace.0;
-        let target = facts.target.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut target = facts.target.lock().unwrap_or_else(PoisonError::into_inner);
+        let target = std::mem::replace(&mut *target, Target::UNKNOWN);
         let received_bytes = facts.received_bytes.load(Ordering::Relaxed);
         self.tracer.metrics.request_ended();
         self.tracer.metrics.request(
@@ -256,11 +270,12 @@ mod tests {
 
     #[test]
     fn a_body_has_ended_only_when_it_was_read() {
-        let trace = RequestTrace::new("X".into(), true);
+        let trace = RequestTrace::new(0xF, true, true);
+        assert_eq!(trace.id(), "000000000000000F");
         assert!(!trace.is_body_ended());
         trace.body_received(5);
         trace.body_ended();
         assert!(trace.is_body_ended());
-        assert!(RequestTrace::new("Y".into(), false).is_body_ended());
+        assert!(RequestTrace::new(0, false, true).is_body_ended());
     }
 }

@@ -18,7 +18,9 @@ pub struct ETag {
 impl fmt::Display for ETag {
     /// Without quotes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.md5))?;
+        let mut hex = [0; 32];
+        hex::encode_to_slice(self.md5, &mut hex).map_err(|_| fmt::Error)?;
+        f.write_str(std::str::from_utf8(&hex).map_err(|_| fmt::Error)?)?;
         if self.parts > 0 { write!(f, "-{}", self.parts) } else { Ok(()) }
     }
 }

@@ -58,27 +58,32 @@ fn key_of(text: &str) -> Result<Option<Key>, S3Error> {
 pub fn bucket_of_host(host: &str, domains: &[String]) -> Option<String> {
     let name = host_name(host);
     let bucket_in = |domain: &String| {
-        let bucket = name.strip_suffix(domain.as_str())?.strip_suffix('.')?;
-        (!bucket.is_empty()).then(|| bucket.to_owned())
+        let (front, end) = name.split_at_checked(name.len().checked_sub(domain.len())?)?;
+        let bucket = front.strip_suffix('.').filter(|_| end.eq_ignore_ascii_case(domain))?;
+        (!bucket.is_empty()).then_some(bucket)
     };
-    if domains.contains(&name) {
+    if domains.iter().any(|domain| domain.eq_ignore_ascii_case(name)) {
         return None;
     }
-    domains.iter().filter_map(bucket_in).min_by_key(String::len)
+    let shortest = domains.iter().filter_map(bucket_in).min_by_key(|bucket| bucket.len());
+    shortest.map(str::to_ascii_lowercase)
 }
 
-/// A Host value without port and trailing dot, in lower case; brackets of an IPv6 address stay.
-fn host_name(host: &str) -> String {
+/// A Host value without port and trailing dot; brackets of an IPv6 address stay.
+fn host_name(host: &str) -> &str {
     let end = match host.rfind(']') {
         Some(bracket) => bracket + 1,
         None => host.rfind(':').unwrap_or(host.len()),
     };
     let name = host.get(..end).unwrap_or(host);
-    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 /// Decodes `%XX` once. `None` for an escape that is cut or not hex.
 pub fn percent_decode(text: &str) -> Option<Vec<u8>> {
+    if !text.as_bytes().contains(&b'%') {
+        return Some(text.as_bytes().to_vec());
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -203,9 +203,13 @@ pub fn identify<'q>(
 
 /// The table's own copy of `name` when it selects an operation in `scope`.
 fn sub_resource(scope: Scope, name: &str) -> Option<&'static str> {
+    // The parameters of every presigned URL come by here; no sub-resource looks like them.
+    if name.is_empty() || name.starts_with("X-Amz-") {
+        return None;
+    }
     OPERATIONS
         .iter()
-        .find(|row| row.scope == scope && !name.is_empty() && row.sub_resource == name)
+        .find(|row| row.scope == scope && row.sub_resource == name)
         .map(|row| row.sub_resource)
 }
 

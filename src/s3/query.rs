@@ -18,9 +18,8 @@ impl Query {
     ///
     /// **Errors** `InvalidURI` for a broken escape or text that is not UTF-8.
     pub fn parse(raw: &str) -> Result<Query, S3Error> {
-        let mut pairs = Vec::new();
-        for part in raw.split('&').filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let mut pairs = Vec::with_capacity(raw.bytes().filter(|byte| *byte == b'&').count() + 1);
+        for (name, value) in split(raw) {
             pairs.push((decode(name)?, decode(value)?));
         }
         Ok(Query { raw: raw.to_owned(), pairs })
@@ -29,6 +28,11 @@ impl Query {
     /// As received.
     pub fn raw(&self) -> &str {
         &self.raw
+    }
+
+    /// The same pairs as `pairs`, as received.
+    pub fn raw_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        split(&self.raw)
     }
 
     /// All pairs in the order received, decoded.
@@ -52,9 +56,16 @@ impl Query {
     }
 }
 
+fn split(raw: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parts = raw.split('&').filter(|part| !part.is_empty());
+    parts.map(|part| part.split_once('=').unwrap_or((part, "")))
+}
+
 fn decode(text: &str) -> Result<String, S3Error> {
-    let spaced = text.replace('+', " ");
-    percent_decode(&spaced)
+    if !text.bytes().any(|byte| matches!(byte, b'+' | b'%')) {
+        return Ok(text.to_owned());
+    }
+    percent_decode(&text.replace('+', " "))
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .ok_or_else(|| S3ErrorCode::InvalidURI.into())
 }

@@ -18,7 +18,8 @@ use super::payload::PayloadReader;
 use super::query::Query;
 use super::state::S3State;
 use crate::digest::digest;
-use crate::model::{AccessKey, Bucket, Key, UploadId, User, VersionId};
+use crate::http::trace::RequestTrace;
+use crate::model::{AccessKey, Bucket, Key, ObjectVersion, UploadId, User, VersionId};
 
 /// A request that was authenticated and authorised.
 pub struct S3Request<'r> {
@@ -30,9 +31,13 @@ pub struct S3Request<'r> {
     pub bucket: Option<Arc<Bucket>>,
     pub key: Option<Key>,
     pub identity: Arc<(AccessKey, User)>,
+    /// The version that the caller's right was judged by, when that took looking at it.
+    pub judged: Option<Arc<ObjectVersion>>,
     /// How the signature covers the body.
     pub payload: Payload,
     pub body: &'r mut RequestBody,
+    /// Where the operation says what the log and the metrics show.
+    pub trace: Option<&'r RequestTrace>,
 }
 
 impl S3Request<'_> {

@@ -3,6 +3,8 @@
 //! Owns which header stands on which answer, so that GET, HEAD, 206, 304 and 416 of one object
 //! agree. It never decides anything about a request.
 
+use std::fmt::{self, Write as _};
+
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{
@@ -28,7 +30,7 @@ pub fn empty(status: StatusCode) -> Response {
 /// A 200 with an XML document.
 pub fn xml(document: impl Into<bytes::Bytes>) -> Response {
     let document = document.into();
-    let length = HeaderValue::from(document.len());
+    let length = displayed(document.len());
     let mut response = Response::new(Body::from(document));
     response.headers_mut().insert(CONTENT_TYPE, CONTENT_TYPE_XML);
     response.headers_mut().insert(CONTENT_LENGTH, length);
@@ -44,6 +46,43 @@ pub fn quoted_etag(etag: &ETag) -> String {
 /// to an empty value rather than cut the response.
 pub fn header_value(text: &str) -> HeaderValue {
     HeaderValue::from_bytes(text.as_bytes()).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// A header value of something that is shown as ASCII: numbers, dates, tags. Short ones cost one
+/// allocation, that of the value itself.
+pub fn displayed(value: impl fmt::Display) -> HeaderValue {
+    let mut text = ShortText::default();
+    match write!(text, "{value}") {
+        Ok(()) => HeaderValue::from_bytes(text.as_bytes()).unwrap_or(HeaderValue::from_static("")),
+        Err(_) => header_value(&value.to_string()),
+    }
+}
+
+/// Text on the stack; writing more than fits is an error.
+struct ShortText {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl Default for ShortText {
+    fn default() -> ShortText {
+        ShortText { bytes: [0; 64], len: 0 }
+    }
+}
+
+impl ShortText {
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl fmt::Write for ShortText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let free = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
+        free.copy_from_slice(text.as_bytes());
+        self.len += text.len();
+        Ok(())
+    }
 }
 
 /// The base64 text of a checksum, with `-N` behind a composite value of `parts` parts.
@@ -76,8 +115,8 @@ pub fn add_checksum_kind(headers: &mut HeaderMap, kind: ChecksumKind) {
 
 /// Adds what identifies a version: on 200, 206 and 304 alike.
 pub fn add_validators(headers: &mut HeaderMap, version: &ObjectVersion) {
-    headers.insert(ETAG, header_value(&quoted_etag(&version.etag)));
-    headers.insert(LAST_MODIFIED, header_value(&http_date(version.modified_ms)));
+    headers.insert(ETAG, displayed(format_args!("\"{}\"", version.etag)));
+    headers.insert(LAST_MODIFIED, displayed(http_date(version.modified_ms)));
     if let Some(text) = &version.metadata.cache_control {
         headers.insert(CACHE_CONTROL, header_value(text));
     }
@@ -133,7 +172,7 @@ pub fn add_object_headers(headers: &mut HeaderMap, version: &ObjectVersion) {
         }
     }
     if !metadata.tags.is_empty() {
-        let count = HeaderValue::from(metadata.tags.len());
+        let count = displayed(metadata.tags.len());
         headers.insert(HeaderName::from_static("x-amz-tagging-count"), count);
     }
     for (name, value) in &metadata.user {
@@ -159,6 +198,16 @@ fn user_value(text: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shown_values_of_every_length_are_whole() {
+        for len in [0, 1, 63, 64, 65, 300] {
+            let text = "x".repeat(len);
+            assert_eq!(displayed(&text), text.as_str(), "{len}");
+        }
+        assert_eq!(displayed(u64::MAX), "18446744073709551615");
+        assert_eq!(displayed("a\nb"), "");
+    }
 
     #[test]
     fn user_metadata_beyond_ascii_is_an_encoded_word() {

@@ -7,19 +7,19 @@
 //! Owns the order. The caller is known and allowed before the body's first byte is polled, which
 //! is also when hyper sends 100-continue. A request that is refused with its body unread leaves a
 //! clean connection: the rest is drained within bounds, else the connection closes. Runs on the
-//! worker's thread; the futures below are not `Send` and are wrapped here and nowhere else.
+//! worker's thread; the futures below are not `Send`.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use futures_util::FutureExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use send_wrapper::SendWrapper;
 
 use super::authorise::{authorise, looks_at_object};
 use super::body::RequestBody;
@@ -31,6 +31,7 @@ use super::ops;
 use super::query::Query;
 use super::request::S3Request;
 use super::state::S3State;
+use crate::http::connection::Front;
 use crate::http::trace::RequestTrace;
 use crate::model::{Bucket, ObjectVersion, User, VersionId};
 use crate::store::StoreError;
@@ -39,11 +40,11 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
 
 /// The S3 front of one worker. It answers every path: Host, raw path and query decide.
-pub fn router(state: S3State) -> Router {
-    let state = SendWrapper::new(Rc::new(state));
-    Router::new().fallback(move |request: Request| {
+pub fn router(state: S3State) -> Front {
+    let state = Rc::new(state);
+    Rc::new(move |request: Request| {
         let state = Rc::clone(&state);
-        SendWrapper::new(async move { answer(&state, request).await })
+        async move { answer(&state, request).await }.boxed_local()
     })
 }
 
@@ -56,19 +57,21 @@ struct Parsed {
 
 /// Answers one request. Never fails: whatever goes wrong becomes an S3 error.
 async fn answer(s3: &S3State, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let trace = parts.extensions.get::<RequestTrace>().cloned();
-    let id = trace.as_ref().map_or_else(|| s3.request_id(), |trace| trace.id().to_owned());
+    let (mut parts, body) = request.into_parts();
+    let trace = parts.extensions.remove::<RequestTrace>();
+    let id = match &trace {
+        Some(trace) => Cow::Borrowed(trace.id()),
+        None => Cow::Owned(s3.request_id()),
+    };
     let declared = declared_length(&parts, &body);
     let mut body = RequestBody::new(body, declared, s3.settings.limits.body_idle);
     let is_head = parts.method == Method::HEAD;
     let expects = parts.headers.contains_key(EXPECT);
-    let resource = parts.uri.path().to_owned();
     let mut cors = HeaderMap::new();
-    let outcome = serve(s3, parts, trace.as_ref(), &mut body, &mut cors).await;
+    let outcome = serve(s3, &mut parts, trace.as_ref(), &mut body, &mut cors).await;
     let mut response = outcome.unwrap_or_else(|error| {
         log_error(&error);
-        error.response(&resource, &id, is_head).map(Body::from)
+        error.response(parts.uri.path(), &id, is_head).map(Body::from)
     });
     let headers = response.headers_mut();
     headers.extend(cors);
@@ -91,12 +94,12 @@ async fn answer(s3: &S3State, request: Request) -> Response {
 /// that the answer gets, whatever it is.
 async fn serve(
     s3: &S3State,
-    parts: Parts,
+    parts: &mut Parts,
     trace: Option<&RequestTrace>,
     body: &mut RequestBody,
     cors: &mut HeaderMap,
 ) -> Result<Response, S3Error> {
-    let parsed = parse(s3, &parts)?;
+    let parsed = parse(s3, parts)?;
     let operation = parsed.operation;
     if let Some(trace) = trace {
         let bucket = parsed.target.bucket.as_deref().unwrap_or_default();
@@ -120,7 +123,7 @@ async fn serve(
         return ops::post_object(s3, &bucket, &parts.headers, body).await;
     }
     let (identity, verified) =
-        s3.authenticate(&parts, host_of(&parts)?, &parsed.target, &parsed.query)?;
+        s3.authenticate(parts, host_of(parts)?, &parsed.target, &parsed.query)?;
     let bucket = match &parsed.target.bucket {
         Some(name) if operation != Operation::CreateBucket => {
             Some(bucket_there.ok_or_else(|| no_such_bucket(name))?)
@@ -134,7 +137,7 @@ async fn serve(
     if operation.info().support == Support::Refused {
         return Err(S3Error::not_implemented(operation.name()));
     }
-    let headers = with_hoisted(parts.headers, verified.hoisted);
+    let headers = with_hoisted(std::mem::take(&mut parts.headers), verified.hoisted);
     let mut request = S3Request {
         operation,
         headers,
@@ -145,6 +148,8 @@ async fn serve(
         identity,
         payload: verified.payload,
         body,
+        trace,
+        judged: object,
     };
     ops::carry_out(s3, &mut request).await
 }

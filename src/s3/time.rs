@@ -2,6 +2,7 @@
 //!
 //! Pure. A text that is no date is `None`, never an error: what that means depends on the header.
 
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
@@ -26,10 +27,10 @@ pub fn iso_date(ms: i64) -> String {
 /// `Fri, 02 Jan 2026 03:04:05 GMT`; times before 1970 or after 9999 show as the nearest that fits.
 ///
 /// **Source** RFC 9110, 5.6.7 (IMF-fixdate).
-pub fn http_date(ms: i64) -> String {
+pub fn http_date(ms: i64) -> impl fmt::Display {
     const MAX_SECS: u64 = 253_402_300_799;
     let secs = u64::try_from(ms.div_euclid(1000)).unwrap_or(0).min(MAX_SECS);
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(secs))
+    httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(secs))
 }
 
 /// Whole seconds since the Unix epoch of an HTTP date in any of its three forms.
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn forms_of_one_moment() {
         assert_eq!(iso_date(MS), "2026-01-02T03:04:05.678Z");
-        assert_eq!(http_date(MS), "Fri, 02 Jan 2026 03:04:05 GMT");
+        assert_eq!(http_date(MS).to_string(), "Fri, 02 Jan 2026 03:04:05 GMT");
         assert_eq!(amz_date(MS / 1000), "20260102T030405Z");
         assert_eq!(parse_amz_date("20260102T030405Z"), Some(MS / 1000));
         assert_eq!(parse_http_date("Fri, 02 Jan 2026 03:04:05 GMT"), Some(MS / 1000));
@@ -160,7 +161,7 @@ mod tests {
             http_date(ms);
             amz_date(ms);
         }
-        assert_eq!(http_date(-5), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(http_date(-5).to_string(), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(parse_amz_date("19500707T215304Z"), Some(-614_916_416));
         assert!(parse_amz_date("99990707T215304Z").is_some());
     }

@@ -6,10 +6,11 @@
 //! it; each call takes one short lock. Eviction is CLOCK: an entry that was read since the hand
 //! last passed gets another round.
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashTable;
 
 use crate::model::{BucketId, Key, ObjectVersion};
 
@@ -27,7 +28,8 @@ pub(super) struct Index {
 
 #[derive(Default)]
 struct Shard {
-    places: HashMap<Entry, usize>,
+    /// Where in `slots` the entry of a hash is.
+    places: HashTable<usize>,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     hand: usize,
@@ -37,10 +39,17 @@ struct Shard {
 }
 
 struct Slot {
+    hash: u64,
     entry: Entry,
     version: Arc<ObjectVersion>,
     bytes: usize,
     visited: bool,
+}
+
+impl Slot {
+    fn holds(&self, bucket: BucketId, key: &Key) -> bool {
+        self.entry.0 == bucket && self.entry.1 == *key
+    }
 }
 
 /// Taken before a read of the database, given back with what was read.
@@ -62,10 +71,10 @@ impl Index {
 
     /// The entry, and the ticket for a read when there is none.
     pub fn get(&self, bucket: BucketId, key: &Key) -> Result<Arc<ObjectVersion>, Ticket> {
-        let entry = (bucket, key.clone());
-        let shard_number = self.shard_of(&entry);
+        let hash = self.hash(bucket, key);
+        let shard_number = shard_of(hash);
         let shard = &mut *self.lock(shard_number);
-        match shard.places.get(&entry).and_then(|at| shard.slots[*at].as_mut()) {
+        match shard.find(hash, bucket, key).and_then(|at| shard.slots[at].as_mut()) {
             Some(slot) => {
                 slot.visited = true;
                 Ok(slot.version.clone())
@@ -78,23 +87,26 @@ impl Index {
     pub fn fill(&self, ticket: Ticket, bucket: BucketId, key: &Key, version: Arc<ObjectVersion>) {
         let shard = &mut *self.lock(ticket.shard);
         if shard.generation == ticket.generation {
-            shard.insert((bucket, key.clone()), version, self.shard_bytes_max);
+            let hash = self.hash(bucket, key);
+            shard.insert(hash, (bucket, key.clone()), version, self.shard_bytes_max);
         }
     }
 
     /// The writer's change after a commit: the new current version, or none.
     pub fn commit(&self, bucket: BucketId, key: &Key, version: Option<Arc<ObjectVersion>>) {
-        let entry = (bucket, key.clone());
-        let shard = &mut *self.lock(self.shard_of(&entry));
+        let hash = self.hash(bucket, key);
+        let shard = &mut *self.lock(shard_of(hash));
         shard.generation += 1;
         match version {
-            Some(version) => shard.insert(entry, version, self.shard_bytes_max),
-            None => shard.remove(&entry),
+            Some(version) => {
+                shard.insert(hash, (bucket, key.clone()), version, self.shard_bytes_max);
+            }
+            None => shard.remove(hash, bucket, key),
         }
     }
 
-    fn shard_of(&self, entry: &Entry) -> usize {
-        self.hasher.hash_one(entry) as usize % SHARDS
+    fn hash(&self, bucket: BucketId, key: &Key) -> u64 {
+        self.hasher.hash_one((bucket, key))
     }
 
     fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
@@ -102,9 +114,19 @@ impl Index {
     }
 }
 
+/// Middle bits: the table within the shard uses those at both ends.
+fn shard_of(hash: u64) -> usize {
+    (hash >> 32) as usize % SHARDS
+}
+
 impl Shard {
-    fn insert(&mut self, entry: Entry, version: Arc<ObjectVersion>, bytes_max: usize) {
-        self.remove(&entry);
+    fn find(&self, hash: u64, bucket: BucketId, key: &Key) -> Option<usize> {
+        let holds = |at: &usize| self.slots[*at].as_ref().is_some_and(|s| s.holds(bucket, key));
+        self.places.find(hash, holds).copied()
+    }
+
+    fn insert(&mut self, hash: u64, entry: Entry, version: Arc<ObjectVersion>, bytes_max: usize) {
+        self.remove(hash, entry.0, &entry.1);
         let bytes = footprint_bytes(&entry, &version);
         // One giant must not empty a whole shard.
         if bytes > bytes_max / 4 {
@@ -114,7 +136,7 @@ impl Shard {
             self.evict_one();
         }
         self.bytes += bytes;
-        let slot = Some(Slot { entry: entry.clone(), version, bytes, visited: false });
+        let slot = Some(Slot { hash, entry, version, bytes, visited: false });
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at] = slot;
@@ -125,20 +147,23 @@ impl Shard {
                 self.slots.len() - 1
             }
         };
-        self.places.insert(entry, at);
+        let slots = &self.slots;
+        self.places.insert_unique(hash, at, |at| slots[*at].as_ref().map_or(0, |s| s.hash));
     }
 
-    fn remove(&mut self, entry: &Entry) {
-        if let Some(at) = self.places.remove(entry) {
+    fn remove(&mut self, hash: u64, bucket: BucketId, key: &Key) {
+        if let Some(at) = self.find(hash, bucket, key) {
             self.clear_slot(at);
         }
     }
 
     fn clear_slot(&mut self, at: usize) {
-        if let Some(slot) = self.slots[at].take() {
-            self.bytes -= slot.bytes;
-            self.free.push(at);
+        let Some(slot) = self.slots[at].take() else { return };
+        if let Ok(place) = self.places.find_entry(slot.hash, |known| *known == at) {
+            place.remove();
         }
+        self.bytes -= slot.bytes;
+        self.free.push(at);
     }
 
     /// Moves the hand to an entry that was not read since its last pass, and drops it. Called
@@ -148,10 +173,7 @@ impl Shard {
             self.hand = (self.hand + 1) % self.slots.len();
             match &mut self.slots[self.hand] {
                 Some(slot) if slot.visited => slot.visited = false,
-                Some(slot) => {
-                    let entry = slot.entry.clone();
-                    return self.remove(&entry);
-                }
+                Some(_) => return self.clear_slot(self.hand),
                 None => {}
             }
         }

@@ -3,7 +3,6 @@
 //! **Source** AWS S3 API reference, "Authenticating requests in browser-based uploads using POST
 //! (AWS Signature Version 4)"; AWS S3 developer guide, "Browser uploads", for version 2.
 
-use aws_sigv4::sign::v4::calculate_signature;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -98,7 +97,7 @@ fn verify_v4(
     let (day, region) = (claim.credential.day, claim.credential.region);
     let key = verifier.keys.get(&pair.0, day, region);
     let key = key.ok_or_else(|| invalid("X-Amz-Credential", text))?;
-    same(&calculate_signature(key, policy.as_bytes()), signature, &pair)?;
+    same(&key.sign(policy.as_bytes()), signature, &pair)?;
     Ok(pair)
 }
 
@@ -109,12 +108,12 @@ fn verify_v2(fields: &Fields, policy: &str, lookup: KeyLookup<'_>) -> Result<Key
     let mac = Hmac::<Sha1>::new_from_slice(pair.0.secret_key.as_bytes());
     let mut mac = mac.map_err(|_| S3Error::internal("a secret that cannot be a key"))?;
     mac.update(policy.as_bytes());
-    same(&STANDARD.encode(mac.finalize().into_bytes()), signature, &pair)?;
+    same(STANDARD.encode(mac.finalize().into_bytes()).as_bytes(), signature, &pair)?;
     Ok(pair)
 }
 
-fn same(expected: &str, signature: &str, pair: &KeyPair) -> Result<(), S3Error> {
-    if bool::from(expected.as_bytes().ct_eq(signature.as_bytes())) {
+fn same(expected: &[u8], signature: &str, pair: &KeyPair) -> Result<(), S3Error> {
+    if bool::from(expected.ct_eq(signature.as_bytes())) {
         return Ok(());
     }
     Err(S3Error::new(S3ErrorCode::SignatureDoesNotMatch)

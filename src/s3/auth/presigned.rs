@@ -46,7 +46,7 @@ pub fn verify(
     let claim =
         Claim { credential, signed_headers, signature, date, payload_hash, presigned: true };
     let key = check(verifier, request, &claim, &pair)?;
-    let payload = declared.into_payload(|| chain_of(&claim, key));
+    let payload = declared.into_payload(|| chain_of(&claim, key.bytes));
     Ok(Authenticated {
         identity: Identity::Key(pair),
         scheme: Scheme::PresignedV4,
@@ -105,15 +105,19 @@ pub fn hoisted(query: &Query, headers: &HeaderMap, also: &[&str]) -> HeaderMap {
         "x-amz-sdk-checksum-algorithm",
     ];
     let mut out = HeaderMap::new();
+    let begins = |name: &str, with: &str| {
+        name.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with))
+    };
     for (name, value) in query.pairs() {
-        let lower = name.to_ascii_lowercase();
-        let is_plain = lower.starts_with("x-amz-")
-            && !lower.starts_with("x-amz-checksum-")
-            && !OF_THE_SIGNATURE.contains(&lower.as_str());
-        if !is_plain && !also.contains(&lower.as_str()) {
+        let is_one_of = |names: &[&str]| names.iter().any(|n| n.eq_ignore_ascii_case(name));
+        let is_plain = begins(name, "x-amz-")
+            && !begins(name, "x-amz-checksum-")
+            && !is_one_of(&OF_THE_SIGNATURE);
+        if !is_plain && !is_one_of(also) {
             continue;
         }
-        let name = HeaderName::from_bytes(lower.as_bytes());
+        // Lower-cased by the type.
+        let name = HeaderName::from_bytes(name.as_bytes());
         let value = HeaderValue::from_bytes(value.as_bytes());
         if let (Ok(name), Ok(value)) = (name, value)
             && !headers.contains_key(&name)

@@ -5,12 +5,11 @@
 //!
 //! **Source** AWS S3 API reference, "Authenticating Requests (AWS Signature Version 4)".
 
-use aws_sigv4::sign::v4::calculate_signature;
 use http::header::{DATE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use subtle::ConstantTimeEq;
 
-use super::identity::{self, KeyLookup, KeyPair};
+use super::identity::{self, KeyLookup, KeyPair, SigningKey};
 use super::payload::{self, CONTENT_SHA256, Declared};
 use super::streaming::{ChunkVerifier, EMPTY_SHA256};
 use super::{AuthRequest, Authenticated, Identity, Scheme, Verifier, canonical, no_valid_date};
@@ -78,7 +77,7 @@ pub fn verify_header(
     let claim =
         Claim { credential, signed_headers, signature, date, payload_hash, presigned: false };
     let key = check(verifier, request, &claim, &pair)?;
-    let chain = || chain_of(&claim, key);
+    let chain = || chain_of(&claim, key.bytes);
     Ok(Authenticated {
         payload: declared.into_payload(chain),
         identity: Identity::Key(pair),
@@ -155,7 +154,7 @@ pub fn check(
     request: &AuthRequest<'_>,
     claim: &Claim<'_>,
     pair: &KeyPair,
-) -> Result<[u8; 32], S3Error> {
+) -> Result<SigningKey, S3Error> {
     check_scope(verifier, claim)?;
     check_signed_headers(request.headers, claim)?;
     let (day, region) = (claim.credential.day, claim.credential.region);
@@ -249,7 +248,7 @@ fn signature_holds(
     verifier: &Verifier,
     request: &AuthRequest<'_>,
     claim: &Claim<'_>,
-    key: &[u8; 32],
+    key: &SigningKey,
 ) -> bool {
     let path = canonical::path(request.raw_path);
     let canonical_query = canonical::query(request.query);
@@ -264,14 +263,8 @@ fn signature_holds(
         let Some(lines) = header_lines(request, claim, host) else { return false };
         for query in &queries {
             let text = canonical_request(request.method, &path, query, &lines, claim);
-            let to_sign = format!(
-                "AWS4-HMAC-SHA256\n{}\n{}\n{}",
-                claim.date,
-                claim.credential.scope(),
-                hex::encode(sha256(&text))
-            );
-            let expected = calculate_signature(key, to_sign.as_bytes());
-            if bool::from(expected.as_bytes().ct_eq(claim.signature.as_bytes())) {
+            let to_sign = string_to_sign(claim, &text);
+            if bool::from(key.sign(&to_sign).ct_eq(claim.signature.as_bytes())) {
                 return true;
             }
             if is_first {
@@ -290,11 +283,36 @@ fn canonical_request(
     lines: &[u8],
     claim: &Claim<'_>,
 ) -> Vec<u8> {
-    let mut text = format!("{method}\n{path}\n{query}\n").into_bytes();
+    let mut text = Vec::with_capacity(512 + path.len() + query.len() + lines.len());
+    for line in [method, path, query] {
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
+    }
     text.extend_from_slice(lines);
-    text.extend_from_slice(
-        format!("\n{}\n{}", claim.signed_headers.join(";"), claim.payload_hash).as_bytes(),
-    );
+    let mut separator = b'\n';
+    for name in &claim.signed_headers {
+        text.push(separator);
+        text.extend_from_slice(name.as_bytes());
+        separator = b';';
+    }
+    text.push(b'\n');
+    text.extend_from_slice(claim.payload_hash.as_bytes());
+    text
+}
+
+fn string_to_sign(claim: &Claim<'_>, canonical_request: &[u8]) -> Vec<u8> {
+    let Credential { day, region, service, terminator, .. } = &claim.credential;
+    let mut text = Vec::with_capacity(256);
+    text.extend_from_slice(b"AWS4-HMAC-SHA256\n");
+    text.extend_from_slice(claim.date.as_bytes());
+    let mut separator = b'\n';
+    for part in [day, region, service, terminator] {
+        text.push(separator);
+        text.extend_from_slice(part.as_bytes());
+        separator = b'/';
+    }
+    text.push(b'\n');
+    text.extend_from_slice(&identity::hex_of(&sha256(canonical_request)));
     text
 }
 
@@ -303,20 +321,18 @@ fn header_lines(request: &AuthRequest<'_>, claim: &Claim<'_>, host: &str) -> Opt
     let mut lines = Vec::with_capacity(512);
     for name in &claim.signed_headers {
         if name.eq_ignore_ascii_case("host") {
-            canonical::header_line(&mut lines, name, host.trim().as_bytes());
+            canonical::plain_line(&mut lines, name, host.trim().as_bytes());
             continue;
         }
-        match canonical::header_value(request.headers, name) {
-            Some(value) => canonical::header_line(&mut lines, name, &value),
-            None => match reconstructed(request.headers, name) {
-                Some(value) => canonical::header_line(&mut lines, name, value.as_bytes()),
-                None => {
-                    let access_key = claim.credential.access_key;
-                    tracing::debug!(access_key, header = %name, "a signed header is missing");
-                    return None;
-                }
-            },
+        if canonical::header_line(&mut lines, request.headers, name) {
+            continue;
         }
+        let Some(value) = reconstructed(request.headers, name) else {
+            let access_key = claim.credential.access_key;
+            tracing::debug!(access_key, header = %name, "a signed header is missing");
+            return None;
+        };
+        canonical::plain_line(&mut lines, name, value.as_bytes());
     }
     Some(lines)
 }
@@ -333,14 +349,14 @@ fn reconstructed(headers: &HeaderMap, name: &str) -> Option<&'static str> {
 }
 
 /// Shows the operator what this server signed, so that it can be compared with the client's.
-fn log_mismatch(claim: &Claim<'_>, canonical: &[u8], to_sign: &str) {
+fn log_mismatch(claim: &Claim<'_>, canonical: &[u8], to_sign: &[u8]) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
     tracing::debug!(
         access_key = claim.credential.access_key,
         canonical_request = %redact(&String::from_utf8_lossy(canonical)),
-        string_to_sign = %to_sign,
+        string_to_sign = %String::from_utf8_lossy(to_sign),
         "signature mismatch"
     );
 }

@@ -19,8 +19,8 @@ pub async fn get_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     };
     let bytes = s3.store.read(&version, selection.first, selection.len).await?;
     let mut response = head_of(request, &version, &selection)?;
-    if let Some(source) = source_of(&bytes) {
-        response.extensions_mut().insert(source);
+    if let (Some(source), Some(trace)) = (source_of(&bytes), request.trace) {
+        trace.served_from(source);
     }
     *response.body_mut() = object_body(bytes, selection.len);
     Ok(response)
@@ -55,7 +55,11 @@ struct Selection {
 /// The version that the request names, unless it is a delete marker.
 pub async fn find(s3: &S3State, request: &S3Request<'_>) -> Result<Arc<ObjectVersion>, S3Error> {
     let named = request.version_id()?;
-    let found = s3.store.lookup(request.bucket()?.id, request.key()?, named).await;
+    // What was judged is what is served: a version that came since may have other rights.
+    let found = match &request.judged {
+        Some(judged) => Ok(judged.clone()),
+        None => s3.store.lookup(request.bucket()?.id, request.key()?, named).await,
+    };
     let version = found.map_err(|error| match error {
         StoreError::NoSuchKey => S3Error::from(error)
             .header(DELETE_MARKER, HeaderValue::from_static("false"))
@@ -74,7 +78,7 @@ pub async fn find(s3: &S3State, request: &S3Request<'_>) -> Result<Arc<ObjectVer
 /// **Source** AWS S3 user guide, "Working with delete markers".
 fn is_delete_marker(request: &S3Request<'_>, marker: &ObjectVersion, named: bool) -> S3Error {
     let id = response::header_value(&marker.version_id.to_string());
-    let modified = response::header_value(&crate::s3::time::http_date(marker.modified_ms));
+    let modified = response::displayed(crate::s3::time::http_date(marker.modified_ms));
     let error = if named {
         S3Error::new(S3ErrorCode::MethodNotAllowed)
             .detail(
@@ -166,16 +170,16 @@ fn head_of(request: &S3Request<'_>, version: &ObjectVersion, selection: &Selecti
     headers.reserve(16 + version.metadata.user.len());
     response::add_object_headers(headers, version);
     response::add_version_of(headers, request.bucket()?, version);
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(selection.len));
+    headers.insert(CONTENT_LENGTH, response::displayed(selection.len));
     if selection.part.is_some() {
-        let parts = HeaderValue::from(version.parts.len());
+        let parts = response::displayed(version.parts.len());
         headers.insert(HeaderName::from_static("x-amz-mp-parts-count"), parts);
     }
     add_checksum(headers, request, version, selection);
     if selection.partial {
         let last = selection.first + selection.len - 1;
-        let range = format!("bytes {}-{last}/{}", selection.first, version.size);
-        headers.insert(CONTENT_RANGE, response::header_value(&range));
+        let range = format_args!("bytes {}-{last}/{}", selection.first, version.size);
+        headers.insert(CONTENT_RANGE, response::displayed(range));
     }
     override_headers(request, headers)?;
     if selection.partial {

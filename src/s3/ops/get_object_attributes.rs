@@ -34,7 +34,7 @@ pub async fn get_object_attributes(s3: &S3State, request: &S3Request<'_>) -> S3R
         }
     }
     let mut response = response::xml(xml.finish());
-    let modified = response::header_value(&crate::s3::time::http_date(version.modified_ms));
+    let modified = response::displayed(crate::s3::time::http_date(version.modified_ms));
     response.headers_mut().insert(http::header::LAST_MODIFIED, modified);
     response::add_version_of(response.headers_mut(), request.bucket()?, &version);
     Ok(response)

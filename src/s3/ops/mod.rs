@@ -42,11 +42,19 @@ pub use preflight::preflight;
 
 use prelude::{Operation, S3Request, S3Result, S3State};
 
-/// Carries out the request's operation.
+/// Carries out the request's operation. Reads are waited for in place; the others' larger state is
+/// kept out of theirs.
 pub async fn carry_out(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     match request.operation {
         Operation::GetObject => get_object::get_object(s3, request).await,
         Operation::HeadObject => get_object::head_object(s3, request).await,
+        _ => Box::pin(change_or_ask(s3, request)).await,
+    }
+}
+
+/// Everything but reads of objects.
+async fn change_or_ask(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
+    match request.operation {
         Operation::PutObject => put_object::put_object(s3, request).await,
         Operation::DeleteObject => delete_object::delete_object(s3, request).await,
         Operation::DeleteObjects => delete_objects::delete_objects(s3, request).await,
