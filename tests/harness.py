@@ -74,6 +74,11 @@ def binary():
     return max(found, key=lambda p: p.stat().st_mtime)
 
 
+def bench_binary():
+    """The load generator; see bench/."""
+    return os.environ.get("GOBLIN_BENCH") or str(ROOT / "target" / "debug" / "goblin-bench")
+
+
 def free_port():
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

@@ -1,17 +1,12 @@
 """A server for the load generator, and the load generator."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from harness import MAIN, REGION, ROOT, Store, clean_environment
-
-
-def bench_binary():
-    return os.environ.get("GOBLIN_BENCH") or str(ROOT / "target" / "debug" / "goblin-bench")
+from harness import MAIN, REGION, Store, bench_binary, clean_environment
 
 
 class Load:
