@@ -102,6 +102,7 @@ error_codes! {
          against our published schema";
     MalformedPOSTRequest 400 final
         "The body of your POST request is not well-formed multipart/form-data.";
+    MalformedPolicy 400 final "Policies must be valid JSON and the first byte must be '{'";
     MalformedTrailerError 400 final "The request contained trailing data that was not well-formed \
          or did not conform to our published schema.";
     MalformedXML 400 final "The XML you provided was not well-formed or did not validate against \

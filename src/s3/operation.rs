@@ -91,8 +91,8 @@ operations! {
     PUT Object "acl" PutObjectAcl Full;
     GET Bucket "versioning" GetBucketVersioning Full;
     PUT Bucket "versioning" PutBucketVersioning Full;
-    GET Bucket "policy" GetBucketPolicy Probe;
-    GET Bucket "policyStatus" GetBucketPolicyStatus Probe;
+    GET Bucket "policy" GetBucketPolicy Full;
+    GET Bucket "policyStatus" GetBucketPolicyStatus Full;
     GET Bucket "cors" GetBucketCors Full;
     GET Bucket "lifecycle" GetBucketLifecycleConfiguration Probe;
     GET Bucket "tagging" GetBucketTagging Full;
@@ -100,7 +100,7 @@ operations! {
     GET Bucket "website" GetBucketWebsite Probe;
     GET Bucket "replication" GetBucketReplication Probe;
     GET Bucket "object-lock" GetObjectLockConfiguration Probe;
-    GET Bucket "publicAccessBlock" GetPublicAccessBlock Probe;
+    GET Bucket "publicAccessBlock" GetPublicAccessBlock Full;
     GET Bucket "ownershipControls" GetBucketOwnershipControls Probe;
     GET Bucket "logging" GetBucketLogging Probe;
     GET Bucket "notification" GetBucketNotificationConfiguration Probe;
@@ -115,8 +115,8 @@ operations! {
     DELETE Object "tagging" DeleteObjectTagging Full;
     GET Object "retention" GetObjectRetention Probe;
     GET Object "legal-hold" GetObjectLegalHold Probe;
-    PUT Bucket "policy" PutBucketPolicy Refused;
-    DELETE Bucket "policy" DeleteBucketPolicy Refused;
+    PUT Bucket "policy" PutBucketPolicy Full;
+    DELETE Bucket "policy" DeleteBucketPolicy Full;
     PUT Bucket "cors" PutBucketCors Full;
     DELETE Bucket "cors" DeleteBucketCors Full;
     PUT Bucket "lifecycle" PutBucketLifecycleConfiguration Refused;
@@ -130,8 +130,8 @@ operations! {
     PUT Bucket "replication" PutBucketReplication Refused;
     DELETE Bucket "replication" DeleteBucketReplication Refused;
     PUT Bucket "object-lock" PutObjectLockConfiguration Refused;
-    PUT Bucket "publicAccessBlock" PutPublicAccessBlock Refused;
-    DELETE Bucket "publicAccessBlock" DeletePublicAccessBlock Refused;
+    PUT Bucket "publicAccessBlock" PutPublicAccessBlock Full;
+    DELETE Bucket "publicAccessBlock" DeletePublicAccessBlock Full;
     PUT Bucket "ownershipControls" PutBucketOwnershipControls Refused;
     DELETE Bucket "ownershipControls" DeleteBucketOwnershipControls Refused;
     PUT Bucket "logging" PutBucketLogging Refused;

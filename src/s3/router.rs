@@ -21,7 +21,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-use super::authorise::{authorise, looks_at_object};
+use super::authorise::{Asked, authorise, looks_at_object};
 use super::body::RequestBody;
 use super::cors;
 use super::error::{S3Error, S3ErrorCode};
@@ -133,7 +133,15 @@ async fn serve(
     let expected = parts.headers.get("x-amz-expected-bucket-owner");
     let (caller, bucket_found) = (&identity.1, bucket.as_deref());
     let object = object_to_judge(s3, &parsed, caller, bucket_found).await?;
-    authorise(operation, caller, bucket_found, object.as_deref(), expected)?;
+    let asked = Asked {
+        operation,
+        bucket: bucket_found,
+        key: parsed.target.key.as_ref(),
+        versioned: parsed.query.has("versionId"),
+        object: object.as_deref(),
+        expected_owner: expected,
+    };
+    authorise(caller, asked)?;
     if operation.info().support == Support::Refused {
         return Err(S3Error::not_implemented(operation.name()));
     }

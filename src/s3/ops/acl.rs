@@ -52,6 +52,7 @@ pub async fn get_bucket_acl(request: &S3Request<'_>) -> S3Result {
 pub async fn put_bucket_acl(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     let bucket = request.bucket()?.clone();
     let acl = wanted(s3, request, &bucket.owner).await?;
+    public_access::check_acl(&bucket, Some(acl))?;
     s3.store.set_bucket_acl(bucket.id, acl).await?;
     Ok(response::empty(StatusCode::OK))
 }
@@ -60,6 +61,7 @@ pub async fn put_bucket_acl(s3: &S3State, request: &mut S3Request<'_>) -> S3Resu
 pub async fn put_object_acl(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     let owner = super::get_object::find(s3, request).await?.owner.clone();
     let acl = wanted(s3, request, &owner).await?;
+    public_access::check_acl(request.bucket()?, Some(acl))?;
     let (bucket, key) = (request.bucket()?.id, request.key()?.clone());
     s3.store.set_object_acl(bucket, key, request.version_id()?, acl).await?;
     Ok(response::empty(StatusCode::OK))

@@ -21,7 +21,7 @@ pub async fn get_bucket_cors(request: &S3Request<'_>) -> S3Result {
 /// **Errors** `InvalidRequest` without a checksum, and those of `CorsRules::parse`.
 /// **Source** AWS S3 API reference, PutBucketCors.
 pub async fn put_bucket_cors(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
-    let body = read(s3, request, cors::DOCUMENT_BYTES_MAX).await?;
+    let body = read_bounded(s3, request, cors::DOCUMENT_BYTES_MAX).await?;
     let rules = cors::CorsRules::parse(&body)?;
     store(s3, request, cors::NAME, rules.to_xml(), StatusCode::OK).await
 }
@@ -38,7 +38,7 @@ pub async fn get_bucket_tagging(request: &S3Request<'_>) -> S3Result {
 
 /// **Errors** those of `tagging::parse`. **Source** AWS S3 API reference, PutBucketTagging.
 pub async fn put_bucket_tagging(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
-    let body = read(s3, request, TAGGING_BYTES_MAX).await?;
+    let body = read_bounded(s3, request, TAGGING_BYTES_MAX).await?;
     let tags = tagging::parse(&body, BUCKET_TAGS_MAX, "Bucket")?;
     store(s3, request, TAGGING, tagging::to_xml(&tags), StatusCode::NO_CONTENT).await
 }
@@ -50,25 +50,42 @@ pub async fn delete_bucket_tagging(s3: &S3State, request: &S3Request<'_>) -> S3R
 
 /// The document in the body, which must come with a digest.
 ///
-/// **Errors** `InvalidRequest` without one, `MalformedXML` for more than `bytes_max` bytes.
-async fn read(
+/// **Errors** `InvalidRequest` without one, `EntityTooLarge`.
+pub async fn read(s3: &S3State, request: &mut S3Request<'_>) -> Result<Vec<u8>, S3Error> {
+    request.read_checked_document(s3).await
+}
+
+/// The same with a bound of the document's own.
+///
+/// **Errors** `MalformedXML` for more than `bytes_max` bytes.
+async fn read_bounded(
     s3: &S3State,
     request: &mut S3Request<'_>,
     bytes_max: usize,
 ) -> Result<Vec<u8>, S3Error> {
-    let body = request.read_checked_document(s3).await?;
+    let body = read(s3, request).await?;
     if body.len() > bytes_max {
         return Err(S3ErrorCode::MalformedXML.into());
     }
     Ok(body)
 }
 
-fn stored_xml(request: &S3Request<'_>, name: &str, missing: S3ErrorCode) -> S3Result {
+/// The document that is stored under `name`; `missing` where there is none.
+pub fn stored(
+    request: &S3Request<'_>,
+    name: &str,
+    missing: S3ErrorCode,
+) -> Result<Vec<u8>, S3Error> {
     let bucket = request.bucket()?;
     match bucket.configs.get(name) {
-        Some(config) => Ok(response::xml(config.document().to_vec())),
+        Some(config) => Ok(config.document().to_vec()),
         None => Err(S3Error::new(missing).detail("BucketName", bucket.name.as_str())),
     }
+}
+
+/// The same as an answer.
+pub fn stored_xml(request: &S3Request<'_>, name: &str, missing: S3ErrorCode) -> S3Result {
+    stored(request, name, missing).map(response::xml)
 }
 
 async fn store(
@@ -83,7 +100,8 @@ async fn store(
     Ok(response::empty(status))
 }
 
-async fn remove(s3: &S3State, request: &S3Request<'_>, name: &str) -> S3Result {
+/// Removes the document of that name, if there is one.
+pub async fn remove(s3: &S3State, request: &S3Request<'_>, name: &str) -> S3Result {
     s3.store.set_bucket_config(request.bucket()?.id, name, None).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

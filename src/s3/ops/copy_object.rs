@@ -22,6 +22,7 @@ pub async fn copy_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     let tagging_directive = directive(headers, "x-amz-tagging-directive")?;
     let condition = headers::write_condition(headers)?;
     let written = super::metadata::of_write(headers)?;
+    public_access::check_acl(request.bucket()?, written.acl)?;
     let source = super::copy_source::find(s3, request).await?;
     let onto_itself = source.bucket.id == bucket.id && source.key == *key;
     let changes = metadata_directive == Directive::Replace

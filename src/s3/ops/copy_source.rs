@@ -60,7 +60,15 @@ pub async fn find(s3: &S3State, request: &S3Request<'_>) -> Result<Source, S3Err
     let expected = request.headers.get("x-amz-source-expected-bucket-owner");
     let found = s3.store.lookup(bucket.id, &key, named).await;
     let object = found.as_deref().ok();
-    authorise(Operation::GetObject, request.caller(), Some(&bucket), object, expected)?;
+    let asked = Asked {
+        operation: Operation::GetObject,
+        bucket: Some(&bucket),
+        key: Some(&key),
+        versioned: named.is_some(),
+        object,
+        expected_owner: expected,
+    };
+    authorise(request.caller(), asked)?;
     let version = found?;
     if version.delete_marker {
         return Err(match named {

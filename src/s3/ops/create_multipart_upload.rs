@@ -7,6 +7,7 @@ use crate::model::{ChecksumKind, Upload, UploadId};
 /// **Source** AWS S3 API reference, CreateMultipartUpload.
 pub async fn create_multipart_upload(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     let metadata = super::metadata::of_write(&request.headers)?;
+    public_access::check_acl(request.bucket()?, metadata.acl)?;
     let checksum = checksum_of(&request.headers)?;
     let id = UploadId(s3.rng.bytes());
     let upload = Upload {

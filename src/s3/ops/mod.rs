@@ -6,6 +6,7 @@
 mod abort_multipart_upload;
 mod acl;
 mod bucket_config;
+mod bucket_policy;
 mod bucket_versioning;
 mod complete_multipart_upload;
 mod copy_object;
@@ -125,6 +126,17 @@ async fn configuration(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
         Operation::GetBucketTagging => bucket_config::get_bucket_tagging(request).await,
         Operation::PutBucketTagging => bucket_config::put_bucket_tagging(s3, request).await,
         Operation::DeleteBucketTagging => bucket_config::delete_bucket_tagging(s3, request).await,
+        Operation::GetBucketPolicy => bucket_policy::get_bucket_policy(request).await,
+        Operation::PutBucketPolicy => bucket_policy::put_bucket_policy(s3, request).await,
+        Operation::DeleteBucketPolicy => bucket_policy::delete_bucket_policy(s3, request).await,
+        Operation::GetBucketPolicyStatus => bucket_policy::get_bucket_policy_status(request).await,
+        Operation::GetPublicAccessBlock => bucket_policy::get_public_access_block(request).await,
+        Operation::PutPublicAccessBlock => {
+            bucket_policy::put_public_access_block(s3, request).await
+        }
+        Operation::DeletePublicAccessBlock => {
+            bucket_policy::delete_public_access_block(s3, request).await
+        }
         _ => probes::probe(s3, request).await,
     }
 }

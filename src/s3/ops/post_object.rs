@@ -59,10 +59,19 @@ pub async fn post_object(
     }
     let caller: KeyPair = signer.unwrap_or_else(|| s3.verifier.anonymous().clone());
     let expected = request.get("x-amz-expected-bucket-owner");
-    authorise(Operation::PostObject, &caller.1, Some(bucket), None, expected)?;
+    let asked = Asked {
+        operation: Operation::PostObject,
+        bucket: Some(bucket),
+        key: Some(&key),
+        versioned: false,
+        object: None,
+        expected_owner: expected,
+    };
+    authorise(&caller.1, asked)?;
 
     let headers = headers_of(&fields)?;
     let metadata = metadata_of(&fields, &headers)?;
+    public_access::check_acl(bucket, metadata.acl)?;
     let claims = Claims::new(&headers, &Payload::Unsigned)?;
     let length = policy.and_then(|policy| policy.length);
     let written = receive(s3, &mut form, &claims, length).await?;

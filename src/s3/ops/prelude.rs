@@ -14,10 +14,11 @@ pub use crate::model::{
     Bucket, BucketName, ChecksumAlgorithm, CommitError, ETag, Key, ObjectVersion, OwnerId, Part,
     User, VersionId,
 };
-pub use crate::s3::authorise::authorise;
+pub use crate::s3::authorise::{Asked, authorise};
 pub use crate::s3::error::{S3Error, S3ErrorCode};
 pub use crate::s3::headers;
 pub use crate::s3::operation::Operation;
+pub use crate::s3::public_access;
 pub use crate::s3::query::Query;
 pub use crate::s3::request::S3Request;
 pub use crate::s3::response::{self, quoted_etag};

@@ -37,7 +37,6 @@ fn unset(operation: Operation) -> Option<Unset> {
         Op::ListBucketIntelligentTieringConfigurations => {
             Unset::EmptyList("ListBucketIntelligentTieringConfigurationsOutput")
         }
-        Op::GetBucketPolicyStatus | Op::GetBucketPolicy => Unset::Error(Code::NoSuchBucketPolicy),
         Op::GetBucketLifecycleConfiguration => Unset::Error(Code::NoSuchLifecycleConfiguration),
         Op::GetBucketEncryption => {
             Unset::Error(Code::ServerSideEncryptionConfigurationNotFoundError)
@@ -45,7 +44,6 @@ fn unset(operation: Operation) -> Option<Unset> {
         Op::GetBucketWebsite => Unset::Error(Code::NoSuchWebsiteConfiguration),
         Op::GetBucketReplication => Unset::Error(Code::ReplicationConfigurationNotFoundError),
         Op::GetObjectLockConfiguration => Unset::Error(Code::ObjectLockConfigurationNotFoundError),
-        Op::GetPublicAccessBlock => Unset::Error(Code::NoSuchPublicAccessBlockConfiguration),
         Op::GetBucketOwnershipControls => Unset::Error(Code::OwnershipControlsNotFoundError),
         // There is no torrent of any object.
         Op::GetObjectTorrent => Unset::Error(Code::NoSuchKey),

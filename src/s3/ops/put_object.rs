@@ -12,6 +12,7 @@ pub async fn put_object(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     let bucket = request.bucket()?.id;
     let key = request.key()?.clone();
     let metadata = super::metadata::of_write(&request.headers)?;
+    public_access::check_acl(request.bucket()?, metadata.acl)?;
     let condition = headers::write_condition(&request.headers)?;
     let plan = UploadPlan::new(s3, request)?;
     s3.store.check_write(bucket, &key, &condition).await?;
