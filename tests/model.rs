@@ -203,7 +203,7 @@ impl Run {
         let condition = WriteCondition::default();
         let entry = DeleteEntry { key: key.clone(), version: Some(id), condition };
         let owner = OwnerId::new("owner");
-        let outcome = self.store().delete_objects(self.bucket, owner, vec![entry]).await;
+        let outcome = self.store().delete_objects(self.bucket, owner, false, vec![entry]).await;
         let deleted = outcome.expect("deleted").remove(0).expect("no condition");
         let Some(versions) = self.expected.get_mut(key.as_str()) else { return };
         let Some(at) = versions.iter().position(|(other, _)| *other == id) else { return };
@@ -262,8 +262,10 @@ impl Run {
         let key = self.key();
         let entry =
             DeleteEntry { key: key.clone(), version: None, condition: WriteCondition::default() };
-        let outcome =
-            self.store().delete_objects(self.bucket, OwnerId::new("owner"), vec![entry]).await;
+        let outcome = self
+            .store()
+            .delete_objects(self.bucket, OwnerId::new("owner"), false, vec![entry])
+            .await;
         let marker = outcome.expect("deleted").remove(0).expect("no condition").marker;
         assert_eq!(marker.is_some(), self.versioning.is_some());
         match marker {
@@ -463,7 +465,7 @@ fn run_seed(seed: u64, steps: usize) {
         let opened = open(&root).await;
         let name = BucketName::new("model").expect("a valid name");
         let owner = OwnerId::new("owner");
-        let made = opened.store.create_bucket(name, owner, String::new()).await;
+        let made = opened.store.create_bucket(name, owner, String::new(), false).await;
         let bucket = made.expect("a bucket").0.id;
         let rng = Rng::seeded(seed);
         let expected = BTreeMap::new();

@@ -6,6 +6,7 @@ pub(super) mod copies;
 mod differential;
 mod kit;
 pub(super) mod listing;
+pub(super) mod locks;
 pub(super) mod multipart;
 pub(super) mod objects;
 pub(super) mod versions;
@@ -40,6 +41,9 @@ macro_rules! catalog_suite {
             listing: flat_pages, common_prefixes_are_one_row, a_start_inside_a_prefix_shows_it,
                 delimiters_of_any_length, keys_are_ordered_by_bytes, a_page_of_none,
                 listed_fields_are_right, buckets_do_not_mix;
+            locks: a_bucket_is_locked_for_good, a_governance_retention_can_be_bypassed,
+                a_compliance_retention_ends_by_time_alone, a_legal_hold_has_no_end,
+                new_versions_get_the_default, a_batch_goes_on_behind_a_lock;
             versions: every_version_is_kept, what_was_there_before_is_the_null_version,
                 a_delete_covers_and_can_be_undone, the_next_version_comes_to_the_front,
                 a_suspended_bucket_has_one_null_version, blobs_live_as_long_as_a_version,

@@ -75,6 +75,7 @@ pub mod mutation {
                 acl: None,
                 configs: Default::default(),
                 versioning: None,
+                object_lock: None,
             }),
             1 => Mutation::DeleteBucket(BucketId(u64::MAX)),
             2 => Mutation::DeleteObjects {

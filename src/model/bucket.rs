@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
 
+use super::lock::ObjectLock;
 use super::{BucketConfigs, BucketId, CannedAcl, OwnerId};
 
 /// A bucket as the catalog keeps it.
@@ -27,6 +28,9 @@ pub struct Bucket {
     /// `None` until versioning is first enabled: the bucket has only null versions.
     #[n(6)]
     pub versioning: Option<Versioning>,
+    /// `None` without object lock.
+    #[n(7)]
+    pub object_lock: Option<ObjectLock>,
     /// Kept apart from the bucket's own row and record.
     #[cbor(skip)]
     pub configs: BucketConfigs,

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 
+pub use super::object::slice_extents;
 use super::{
-    AccessKey, BlobId, BlobPlace, Bucket, BucketId, BucketName, CannedAcl, Checksum, ETag, Extent,
-    Key, Lsn, ObjectMetadata, ObjectVersion, OwnerId, Part, Upload, UploadId, User, VersionId,
+    AccessKey, BlobId, BlobPlace, Bucket, BucketId, BucketName, CannedAcl, Checksum, ETag, Key,
+    Lsn, ObjectMetadata, ObjectVersion, OwnerId, Part, Upload, UploadId, User, VersionId,
     Versioning, WriteCondition,
 };
 use crate::model::condition::Refusal;
+use crate::model::lock::{ObjectLock, Retention};
 
 /// The bytes of a small object or part, which travel inside the commit's log record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +87,8 @@ pub enum Proposal {
         name: BucketName,
         owner: OwnerId,
         location: String,
+        /// With object lock, and with versioning enabled then.
+        object_lock: bool,
     },
     DeleteBucket {
         id: BucketId,
@@ -125,6 +129,8 @@ pub enum Proposal {
         bucket: BucketId,
         /// Who will own the delete markers.
         owner: OwnerId,
+        /// Versions under a governance retention go, too.
+        bypass_governance: bool,
         entries: Vec<DeleteEntry>,
     },
     CreateUpload {
@@ -204,6 +210,27 @@ pub enum Proposal {
         version: Option<VersionId>,
         tags: Vec<(String, String)>,
     },
+    /// Replaces the retention of the named or current version.
+    SetRetention {
+        bucket: BucketId,
+        key: Key,
+        version: Option<VersionId>,
+        /// `None` takes it off.
+        retention: Option<Retention>,
+        /// Also where that shortens or loosens a governance retention.
+        bypass_governance: bool,
+    },
+    SetLegalHold {
+        bucket: BucketId,
+        key: Key,
+        version: Option<VersionId>,
+        on: bool,
+    },
+    /// Gives a bucket object lock, or changes its default.
+    SetObjectLock {
+        bucket: BucketId,
+        lock: ObjectLock,
+    },
     /// Puts a configuration document in the place of the one of that name; `None` removes it.
     SetBucketConfig {
         bucket: BucketId,
@@ -267,6 +294,17 @@ pub enum CommitError {
     BadDigest,
     #[error("the object would exceed 5 TiB")]
     EntityTooLarge,
+    #[error("the version is under a legal hold or a retention")]
+    Locked,
+    #[error("the bucket has no object lock")]
+    NoObjectLock,
+    #[error("the retention would end in the past")]
+    RetainUntilPast,
+    /// Object lock is wanted for a bucket without versioning.
+    #[error("versioning is not enabled")]
+    NotVersioned,
+    #[error("versioning cannot be suspended in a bucket with object lock")]
+    VersioningLocked,
     #[error("no such access key")]
     NoSuchAccessKey,
     /// The announced blob is no longer pending; the client should send it again (503).
@@ -393,6 +431,35 @@ pub enum Mutation {
         #[n(3)]
         tags: Vec<(String, String)>,
     },
+    #[n(16)]
+    SetRetention {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        key: Key,
+        #[n(2)]
+        version: VersionId,
+        #[n(3)]
+        retention: Option<Retention>,
+    },
+    #[n(17)]
+    SetLegalHold {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        key: Key,
+        #[n(2)]
+        version: VersionId,
+        #[n(3)]
+        on: bool,
+    },
+    #[n(18)]
+    SetObjectLock {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        lock: ObjectLock,
+    },
     #[n(20)]
     SetBucketConfig {
         #[n(0)]
@@ -412,24 +479,4 @@ pub enum DeleteStep {
     /// Installs a delete marker as the newest version.
     #[n(1)]
     Mark(#[n(0)] Key, #[n(1)] Box<ObjectVersion>),
-}
-
-/// Extents of `range` (first byte, length) of an object made of `extents`.
-pub fn slice_extents(extents: &[Extent], range: (u64, u64)) -> Vec<Extent> {
-    let (start, end) = (range.0, range.0.saturating_add(range.1));
-    let mut out = Vec::new();
-    let mut at = 0u64;
-    for extent in extents {
-        let next = at + extent.len;
-        let (from, to) = (start.max(at), end.min(next));
-        if from < to {
-            out.push(Extent {
-                blob: extent.blob,
-                offset: extent.offset + (from - at),
-                len: to - from,
-            });
-        }
-        at = next;
-    }
-    out
 }

@@ -11,6 +11,7 @@ pub mod checksum;
 pub mod commit;
 pub mod condition;
 pub mod ids;
+pub mod lock;
 pub mod object;
 pub mod upload;
 pub mod user;

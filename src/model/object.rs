@@ -3,6 +3,7 @@
 use minicbor::{Decode, Encode};
 use std::fmt;
 
+use super::lock::Retention;
 use super::{BlobId, CannedAcl, Checksum, Lsn, OwnerId, VersionId};
 
 /// MD5 of the bytes, or of the parts' MD5s with the number of parts behind a dash.
@@ -94,6 +95,11 @@ pub struct ObjectMetadata {
     /// `None` is private.
     #[n(10)]
     pub acl: Option<CannedAcl>,
+    #[n(11)]
+    pub retention: Option<Retention>,
+    /// `None` when it never was set.
+    #[n(12)]
+    pub legal_hold: Option<bool>,
 }
 
 /// One part of a completed multipart object, kept for `partNumber` reads and GetObjectAttributes.
@@ -138,4 +144,24 @@ pub struct ObjectVersion {
     /// In order; their lengths sum to `size`. Empty for an empty object.
     #[n(10)]
     pub extents: Vec<Extent>,
+}
+
+/// Extents of `range` (first byte, length) of an object made of `extents`.
+pub fn slice_extents(extents: &[Extent], range: (u64, u64)) -> Vec<Extent> {
+    let (start, end) = (range.0, range.0.saturating_add(range.1));
+    let mut out = Vec::new();
+    let mut at = 0u64;
+    for extent in extents {
+        let next = at + extent.len;
+        let (from, to) = (start.max(at), end.min(next));
+        if from < to {
+            out.push(Extent {
+                blob: extent.blob,
+                offset: extent.offset + (from - at),
+                len: to - from,
+            });
+        }
+        at = next;
+    }
+    out
 }

@@ -156,6 +156,7 @@ mod tests {
             acl,
             configs: Default::default(),
             versioning: None,
+            object_lock: None,
         }
     }
 

@@ -82,6 +82,8 @@ error_codes! {
         "The AWS Access Key Id you provided does not exist in our records.";
     InvalidArgument 400 final "Invalid Argument";
     InvalidBucketName 400 final "The specified bucket is not valid.";
+    InvalidBucketState 409 final
+        "The request is not valid with the current state of the bucket.";
     InvalidDigest 400 final "The Content-MD5 you specified was invalid.";
     InvalidLocationConstraint 400 final "The specified location-constraint is not valid";
     InvalidObjectState 403 final "The operation is not valid for the object's storage class.";
@@ -94,6 +96,8 @@ error_codes! {
         "The content of the form does not meet the conditions specified in the policy document.";
     InvalidRange 416 final "The requested range is not satisfiable";
     InvalidRequest 400 final "Invalid Request";
+    InvalidRetentionPeriod 400 final "The retention period must be a positive number that is not \
+         too large.";
     InvalidStorageClass 400 final "The storage class you specified is not valid";
     InvalidTag 400 final "The tag provided was not a valid tag.";
     InvalidURI 400 final "Couldn't parse the specified URI.";
@@ -334,28 +338,7 @@ impl From<StoreError> for S3Error {
 
 impl From<CommitError> for S3Error {
     fn from(error: CommitError) -> S3Error {
-        let code = match &error {
-            CommitError::NoSuchBucket => S3ErrorCode::NoSuchBucket,
-            CommitError::NoSuchKey => S3ErrorCode::NoSuchKey,
-            CommitError::NoSuchVersion => S3ErrorCode::NoSuchVersion,
-            CommitError::NoSuchUpload => S3ErrorCode::NoSuchUpload,
-            CommitError::BucketAlreadyExists => S3ErrorCode::BucketAlreadyExists,
-            CommitError::BucketNotEmpty => S3ErrorCode::BucketNotEmpty,
-            CommitError::PreconditionFailed(_) => S3ErrorCode::PreconditionFailed,
-            CommitError::SourceChanged => S3ErrorCode::ConditionalRequestConflict,
-            CommitError::InvalidPart { .. } => S3ErrorCode::InvalidPart,
-            CommitError::InvalidPartOrder => S3ErrorCode::InvalidPartOrder,
-            CommitError::EntityTooSmall { .. } => S3ErrorCode::EntityTooSmall,
-            CommitError::SizeMismatch => S3ErrorCode::InvalidRequest,
-            CommitError::BadDigest => S3ErrorCode::BadDigest,
-            CommitError::EntityTooLarge => S3ErrorCode::EntityTooLarge,
-            CommitError::NoSuchAccessKey => S3ErrorCode::InvalidAccessKeyId,
-            CommitError::BlobNotPending(_) => S3ErrorCode::ServiceUnavailable,
-            CommitError::Busy => S3ErrorCode::SlowDown,
-            CommitError::NoSpace => S3ErrorCode::InsufficientStorage,
-            CommitError::Failed(_) => S3ErrorCode::InternalError,
-        };
-        let answer = S3Error::new(code);
+        let answer = S3Error::new(code_of(&error));
         match &error {
             CommitError::PreconditionFailed(header) => answer.detail("Condition", *header),
             CommitError::InvalidPart { number } => answer.detail("PartNumber", number.to_string()),
@@ -366,6 +349,22 @@ impl From<CommitError> for S3Error {
             CommitError::SizeMismatch => answer.message(
                 "The provided 'x-amz-mp-object-size' header value does not match \
                     what was computed",
+            ),
+            CommitError::Locked => {
+                answer.message("Access Denied because object protected by object lock.")
+            }
+            CommitError::NoObjectLock => {
+                answer.message("Bucket is missing Object Lock Configuration")
+            }
+            CommitError::RetainUntilPast => {
+                answer.message("The retain until date must be in the future!")
+            }
+            CommitError::NotVersioned => answer.message(
+                "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration",
+            ),
+            CommitError::VersioningLocked => answer.message(
+                "An Object Lock configuration is present on this bucket, so the versioning state \
+                 cannot be changed.",
             ),
             CommitError::SourceChanged
             | CommitError::BlobNotPending(_)
@@ -383,6 +382,36 @@ impl From<CommitError> for S3Error {
             | CommitError::NoSuchAccessKey
             | CommitError::Busy => answer,
         }
+    }
+}
+
+fn code_of(error: &CommitError) -> S3ErrorCode {
+    match error {
+        CommitError::NoSuchBucket => S3ErrorCode::NoSuchBucket,
+        CommitError::NoSuchKey => S3ErrorCode::NoSuchKey,
+        CommitError::NoSuchVersion => S3ErrorCode::NoSuchVersion,
+        CommitError::NoSuchUpload => S3ErrorCode::NoSuchUpload,
+        CommitError::BucketAlreadyExists => S3ErrorCode::BucketAlreadyExists,
+        CommitError::BucketNotEmpty => S3ErrorCode::BucketNotEmpty,
+        CommitError::PreconditionFailed(_) => S3ErrorCode::PreconditionFailed,
+        CommitError::SourceChanged => S3ErrorCode::ConditionalRequestConflict,
+        CommitError::InvalidPart { .. } => S3ErrorCode::InvalidPart,
+        CommitError::InvalidPartOrder => S3ErrorCode::InvalidPartOrder,
+        CommitError::EntityTooSmall { .. } => S3ErrorCode::EntityTooSmall,
+        CommitError::SizeMismatch => S3ErrorCode::InvalidRequest,
+        CommitError::BadDigest => S3ErrorCode::BadDigest,
+        CommitError::EntityTooLarge => S3ErrorCode::EntityTooLarge,
+        CommitError::Locked => S3ErrorCode::AccessDenied,
+        CommitError::NoObjectLock => S3ErrorCode::InvalidRequest,
+        CommitError::RetainUntilPast => S3ErrorCode::InvalidArgument,
+        CommitError::NotVersioned | CommitError::VersioningLocked => {
+            S3ErrorCode::InvalidBucketState
+        }
+        CommitError::NoSuchAccessKey => S3ErrorCode::InvalidAccessKeyId,
+        CommitError::BlobNotPending(_) => S3ErrorCode::ServiceUnavailable,
+        CommitError::Busy => S3ErrorCode::SlowDown,
+        CommitError::NoSpace => S3ErrorCode::InsufficientStorage,
+        CommitError::Failed(_) => S3ErrorCode::InternalError,
     }
 }
 

@@ -99,7 +99,8 @@ operations! {
     GET Bucket "encryption" GetBucketEncryption Probe;
     GET Bucket "website" GetBucketWebsite Probe;
     GET Bucket "replication" GetBucketReplication Probe;
-    GET Bucket "object-lock" GetObjectLockConfiguration Probe;
+    GET Bucket "object-lock" GetObjectLockConfiguration Full;
+    PUT Bucket "object-lock" PutObjectLockConfiguration Full;
     GET Bucket "publicAccessBlock" GetPublicAccessBlock Full;
     GET Bucket "ownershipControls" GetBucketOwnershipControls Probe;
     GET Bucket "logging" GetBucketLogging Probe;
@@ -113,8 +114,10 @@ operations! {
     GET Object "tagging" GetObjectTagging Full;
     PUT Object "tagging" PutObjectTagging Full;
     DELETE Object "tagging" DeleteObjectTagging Full;
-    GET Object "retention" GetObjectRetention Probe;
-    GET Object "legal-hold" GetObjectLegalHold Probe;
+    GET Object "retention" GetObjectRetention Full;
+    PUT Object "retention" PutObjectRetention Full;
+    GET Object "legal-hold" GetObjectLegalHold Full;
+    PUT Object "legal-hold" PutObjectLegalHold Full;
     PUT Bucket "policy" PutBucketPolicy Full;
     DELETE Bucket "policy" DeleteBucketPolicy Full;
     PUT Bucket "cors" PutBucketCors Full;
@@ -129,7 +132,6 @@ operations! {
     DELETE Bucket "website" DeleteBucketWebsite Refused;
     PUT Bucket "replication" PutBucketReplication Refused;
     DELETE Bucket "replication" DeleteBucketReplication Refused;
-    PUT Bucket "object-lock" PutObjectLockConfiguration Refused;
     PUT Bucket "publicAccessBlock" PutPublicAccessBlock Full;
     DELETE Bucket "publicAccessBlock" DeletePublicAccessBlock Full;
     PUT Bucket "ownershipControls" PutBucketOwnershipControls Refused;
@@ -149,8 +151,6 @@ operations! {
     OPTIONS Bucket "" PreflightRequest Full;
     GET Bucket "session" CreateSession Refused;
     POST Bucket "" PostObject Full;
-    PUT Object "retention" PutObjectRetention Refused;
-    PUT Object "legal-hold" PutObjectLegalHold Refused;
     POST Object "restore" RestoreObject Refused;
     POST Object "select" SelectObjectContent Refused;
     GET Object "torrent" GetObjectTorrent Probe;

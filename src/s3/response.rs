@@ -175,6 +175,7 @@ pub fn add_object_headers(headers: &mut HeaderMap, version: &ObjectVersion) {
         let count = displayed(metadata.tags.len());
         headers.insert(HeaderName::from_static("x-amz-tagging-count"), count);
     }
+    super::object_lock::add_headers(headers, metadata);
     for (name, value) in &metadata.user {
         if let Ok(name) = HeaderName::from_bytes(format!("x-amz-meta-{name}").as_bytes()) {
             headers.append(name, user_value(value));

@@ -71,6 +71,13 @@ pub fn parse_iso_date(text: &str) -> Option<i64> {
     OffsetDateTime::parse(text.trim(), &Rfc3339).ok().map(OffsetDateTime::unix_timestamp)
 }
 
+/// The same in milliseconds.
+pub fn parse_iso_ms(text: &str) -> Option<i64> {
+    use time::format_description::well_known::Rfc3339;
+    let time = OffsetDateTime::parse(text.trim(), &Rfc3339).ok()?;
+    i64::try_from(time.unix_timestamp_nanos().div_euclid(1_000_000)).ok()
+}
+
 /// `20260102T030405Z` of a time in whole seconds since the Unix epoch.
 pub fn amz_date(secs: i64) -> String {
     let t = utc(secs.saturating_mul(1000));

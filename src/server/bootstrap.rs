@@ -123,7 +123,8 @@ pub async fn apply(
             continue;
         }
         let owner = owner.canonical_id.clone();
-        let proposal = Proposal::CreateBucket { name, owner, location: String::new() };
+        let proposal =
+            Proposal::CreateBucket { name, owner, location: String::new(), object_lock: false };
         commit(catalog, proposal, &format!("create bucket {:?}", bucket.name)).await?;
     }
     Ok(())

@@ -9,6 +9,7 @@ use super::{ObjectBody, ObjectStore, StoreError, StoreResult};
 use crate::catalog::{ListObjects, ListRow, ListedObject, ListedVersion, Page};
 use crate::digest::{DigestRequest, Digester, Digests};
 use crate::model::commit::{CopySource, DeleteEntry, Deleted};
+use crate::model::lock::{ObjectLock, Retention};
 use crate::model::{
     Bucket, BucketId, BucketName, CannedAcl, Checksum, ChecksumAlgorithm, CommitError, Committed,
     ETag, Key, ObjectMetadata, ObjectVersion, OwnerId, Proposal, VersionId, Versioning,
@@ -50,8 +51,9 @@ impl ObjectStore {
         name: BucketName,
         owner: OwnerId,
         location: String,
+        object_lock: bool,
     ) -> StoreResult<(Arc<Bucket>, bool)> {
-        match self.commit(Proposal::CreateBucket { name, owner, location }).await? {
+        match self.commit(Proposal::CreateBucket { name, owner, location, object_lock }).await? {
             Committed::Bucket { bucket, existed } => Ok((bucket, existed)),
             other => Err(unexpected(&other)),
         }
@@ -161,13 +163,17 @@ impl ObjectStore {
 
     /// Deletes keys or versions in one commit; each entry has its own outcome, in order. `owner`
     /// will own the delete markers.
+    ///
+    /// **Errors** `Locked` in an outcome, for a version under a hold or a retention.
     pub async fn delete_objects(
         &self,
         bucket: BucketId,
         owner: OwnerId,
+        bypass_governance: bool,
         entries: Vec<DeleteEntry>,
     ) -> StoreResult<Vec<Result<Deleted, CommitError>>> {
-        match self.commit(Proposal::DeleteObjects { bucket, owner, entries }).await? {
+        let proposal = Proposal::DeleteObjects { bucket, owner, bypass_governance, entries };
+        match self.commit(proposal).await? {
             Committed::Deleted(outcomes) => Ok(outcomes),
             other => Err(unexpected(&other)),
         }
@@ -218,6 +224,38 @@ impl ObjectStore {
         tags: Vec<(String, String)>,
     ) -> StoreResult<()> {
         self.commit(Proposal::SetObjectTags { bucket, key, version, tags }).await.map(drop)
+    }
+
+    /// Replaces the retention of the named or current version.
+    ///
+    /// **Errors** `NoObjectLock`, `RetainUntilPast`, `Locked`.
+    pub async fn set_retention(
+        &self,
+        bucket: BucketId,
+        key: Key,
+        version: Option<VersionId>,
+        retention: Option<Retention>,
+        bypass_governance: bool,
+    ) -> StoreResult<()> {
+        let proposal =
+            Proposal::SetRetention { bucket, key, version, retention, bypass_governance };
+        self.commit(proposal).await.map(drop)
+    }
+
+    /// **Errors** `NoObjectLock`.
+    pub async fn set_legal_hold(
+        &self,
+        bucket: BucketId,
+        key: Key,
+        version: Option<VersionId>,
+        on: bool,
+    ) -> StoreResult<()> {
+        self.commit(Proposal::SetLegalHold { bucket, key, version, on }).await.map(drop)
+    }
+
+    /// **Errors** `NotVersioned`.
+    pub async fn set_object_lock(&self, bucket: BucketId, lock: ObjectLock) -> StoreResult<()> {
+        self.commit(Proposal::SetObjectLock { bucket, lock }).await.map(drop)
     }
 
     pub async fn list_objects(

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Decided, Decision, Moment, View, require_bucket};
+use super::{Decided, Decision, Moment, View, locks, require_bucket};
 use crate::model::commit::{DeleteEntry, DeleteStep, Deleted, Mutation};
 use crate::model::{
     Bucket, BucketId, CommitError, Committed, ETag, Key, ObjectMetadata, ObjectVersion, OwnerId,
@@ -20,33 +20,15 @@ struct Touched {
     marker: Option<Arc<ObjectVersion>>,
 }
 
-struct Deletes<'v> {
+pub(super) struct Deletes<'v> {
     view: &'v dyn View,
     at: Moment,
     bucket: Arc<Bucket>,
     /// Owns the delete markers.
     owner: OwnerId,
+    bypass: bool,
     touched: HashMap<Key, Touched>,
     steps: Vec<DeleteStep>,
-}
-
-pub(super) fn delete_objects(
-    view: &dyn View,
-    at: Moment,
-    bucket: BucketId,
-    owner: OwnerId,
-    entries: Vec<DeleteEntry>,
-) -> Decided {
-    let bucket = require_bucket(view, bucket)?;
-    let (touched, steps) = (HashMap::new(), Vec::new());
-    let mut deletes = Deletes { view, at, bucket, owner, touched, steps };
-    let answers = entries.into_iter().map(|entry| deletes.entry(entry)).collect();
-    let answer = Committed::Deleted(answers);
-    let Deletes { steps, bucket, .. } = deletes;
-    if steps.is_empty() {
-        return Ok(Decision::nothing(answer));
-    }
-    Ok(Decision::logged(mutation(bucket.id, steps), None, answer))
 }
 
 /// Without markers, the form that a log had before there were any.
@@ -61,7 +43,28 @@ fn mutation(bucket: BucketId, steps: Vec<DeleteStep>) -> Mutation {
     Mutation::DeleteObjects { bucket, keys }
 }
 
-impl Deletes<'_> {
+impl<'v> Deletes<'v> {
+    pub fn new(
+        view: &'v dyn View,
+        at: Moment,
+        bucket: BucketId,
+        owner: OwnerId,
+        bypass: bool,
+    ) -> Result<Deletes<'v>, CommitError> {
+        let bucket = require_bucket(view, bucket)?;
+        let (touched, steps) = (HashMap::new(), Vec::new());
+        Ok(Deletes { view, at, bucket, owner, bypass, touched, steps })
+    }
+
+    pub fn decide(mut self, entries: Vec<DeleteEntry>) -> Decided {
+        let answers = entries.into_iter().map(|entry| self.entry(entry)).collect();
+        let answer = Committed::Deleted(answers);
+        if self.steps.is_empty() {
+            return Ok(Decision::nothing(answer));
+        }
+        Ok(Decision::logged(mutation(self.bucket.id, self.steps), None, answer))
+    }
+
     fn entry(&mut self, entry: DeleteEntry) -> Result<Deleted, CommitError> {
         let DeleteEntry { key, version, condition } = entry;
         let subject = match version {
@@ -71,7 +74,10 @@ impl Deletes<'_> {
         condition.check(subject.as_deref())?;
         let marker = match (version, self.bucket.versioning) {
             (Some(_), _) | (None, None) => match &subject {
-                Some(subject) => self.remove(&key, subject),
+                Some(subject) => {
+                    locks::check_removal(subject, self.at, self.bypass)?;
+                    self.remove(&key, subject)
+                }
                 None => None,
             },
             (None, Some(Versioning::Enabled)) => {

@@ -5,14 +5,17 @@
 //! decide with this code, so that they can differ only in how they keep and change state.
 
 mod deletes;
+mod locks;
 mod multipart;
 mod settings;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use self::deletes::Deletes;
 use self::multipart::{Completion, Expected, PartFields};
 use crate::model::commit::{CopySource, Mutation, PackedBytes, ProposedData, slice_extents};
+use crate::model::lock::ObjectLock;
 use crate::model::{
     AccessKey, BlobId, BlobPlace, BlobRef, Bucket, BucketConfigs, BucketId, BucketName, Checksum,
     CommitError, Committed, ETag, Extent, Key, Lsn, ObjectMetadata, ObjectVersion, OwnerId, Part,
@@ -175,8 +178,8 @@ pub fn completion_record(version: &ObjectVersion) -> ObjectVersion {
 /// `NoSpace`; `Failed` only for a key pair of an unknown user.
 pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
     match proposal {
-        Proposal::CreateBucket { name, owner, location } => {
-            create_bucket(view, at, name, owner, location)
+        Proposal::CreateBucket { name, owner, location, object_lock } => {
+            create_bucket(view, at, name, owner, location, object_lock)
         }
         Proposal::DeleteBucket { id } => delete_bucket(view, id),
         Proposal::BeginBlob { id } => match view.blob(id) {
@@ -193,15 +196,21 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
         }
         Proposal::CopyObject { bucket, key, owner, source, metadata, checksum, condition } => {
             let source = copy_source(view, bucket, &source)?;
-            let metadata = metadata.unwrap_or_else(|| source.metadata.clone());
+            // What keeps the source from being removed does not keep its copies.
+            let metadata = metadata.unwrap_or_else(|| ObjectMetadata {
+                retention: None,
+                legal_hold: None,
+                ..source.metadata.clone()
+            });
             let etag = source.etag;
             let put = Put { bucket, key, owner, metadata, etag, checksum, condition };
             copy_object(view, at, put, &source)
         }
-        Proposal::DeleteObjects { bucket, owner, entries } => {
-            deletes::delete_objects(view, at, bucket, owner, entries)
+        Proposal::DeleteObjects { bucket, owner, bypass_governance, entries } => {
+            let deletes = Deletes::new(view, at, bucket, owner, bypass_governance)?;
+            deletes.decide(entries)
         }
-        Proposal::CreateUpload { upload } => multipart::create(view, upload),
+        Proposal::CreateUpload { upload } => multipart::create(view, at, upload),
         Proposal::PutPart { bucket, key, upload, number, etag, checksum, data } => {
             multipart::require_upload(view, bucket, &key, upload)?;
             let (extents, packed) = take_data(view, data)?;
@@ -233,7 +242,7 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
         Proposal::PutAccessKey { key } => put_access_key(view, key),
         Proposal::DeleteAccessKey { access_key } => delete_access_key(view, access_key),
         Proposal::Relocate { data, from } => relocate(view, data, from),
-        other => settings::decide(view, other),
+        other => settings::decide(view, at, other),
     }
 }
 
@@ -259,6 +268,7 @@ fn create_bucket(
     name: BucketName,
     owner: OwnerId,
     location: String,
+    object_lock: bool,
 ) -> Decided {
     if let Some(bucket) = view.bucket_named(name.as_str()) {
         if bucket.owner != owner {
@@ -269,8 +279,19 @@ fn create_bucket(
     let id = view.next_bucket_id();
     let configs = BucketConfigs::default();
     let created_ms = at.now_ms;
-    let bucket =
-        Bucket { id, name, owner, created_ms, location, acl: None, versioning: None, configs };
+    let versioning = object_lock.then_some(Versioning::Enabled);
+    let object_lock = object_lock.then(ObjectLock::default);
+    let bucket = Bucket {
+        id,
+        name,
+        owner,
+        created_ms,
+        location,
+        acl: None,
+        versioning,
+        object_lock,
+        configs,
+    };
     let answer = Committed::Bucket { bucket: Arc::new(bucket.clone()), existed: false };
     Ok(Decision::logged(Mutation::CreateBucket(bucket), None, answer))
 }
@@ -299,6 +320,9 @@ fn put_object(view: &dyn View, at: Moment, put: Put, data: ProposedData) -> Deci
     let bucket = require_bucket(view, put.bucket)?;
     let current = view.current(put.bucket, &put.key);
     put.condition.check(current.as_deref())?;
+    locks::check_wanted(&bucket, &put.metadata, at)?;
+    let mut metadata = put.metadata;
+    locks::add_default(&bucket, &mut metadata, at);
     let (extents, packed) = take_data(view, data)?;
     let version = ObjectVersion {
         lsn: at.lsn,
@@ -308,7 +332,7 @@ fn put_object(view: &dyn View, at: Moment, put: Put, data: ProposedData) -> Deci
         modified_ms: modified_ms(at, current.as_deref()),
         etag: put.etag,
         owner: put.owner,
-        metadata: put.metadata,
+        metadata,
         checksum: put.checksum,
         parts: Vec::new(),
         extents,
@@ -325,7 +349,9 @@ fn copy_object(view: &dyn View, at: Moment, put: Put, source: &ObjectVersion) ->
     version.version_id = new_version_id(&bucket, &put.key, at);
     version.modified_ms = modified_ms(at, current.as_deref());
     version.owner = put.owner;
+    locks::check_wanted(&bucket, &put.metadata, at)?;
     version.metadata = put.metadata;
+    locks::add_default(&bucket, &mut version.metadata, at);
     if put.checksum.is_some() {
         // The parts' checksums belong to the algorithm that is replaced.
         version.parts.iter_mut().for_each(|part| part.checksum = None);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::{
-    CompletedUpload, Decided, Decision, Moment, OBJECT_BYTES_MAX, View, install, modified_ms,
-    new_version_id, require_bucket,
+    CompletedUpload, Decided, Decision, Moment, OBJECT_BYTES_MAX, View, install, locks,
+    modified_ms, new_version_id, require_bucket,
 };
 use crate::digest;
 use crate::model::commit::{CompletedPart, Mutation, PackedBytes};
@@ -32,8 +32,9 @@ pub(super) fn require_upload(
         .ok_or(CommitError::NoSuchUpload)
 }
 
-pub(super) fn create(view: &dyn View, upload: Upload) -> Decided {
-    require_bucket(view, upload.bucket)?;
+pub(super) fn create(view: &dyn View, at: Moment, upload: Upload) -> Decided {
+    let bucket = require_bucket(view, upload.bucket)?;
+    locks::check_wanted(&bucket, &upload.metadata, at)?;
     Ok(Decision::done(Mutation::CreateUpload(upload)))
 }
 
@@ -111,6 +112,8 @@ pub(super) fn complete(view: &dyn View, at: Moment, c: Completion) -> Decided {
         verify_checksum(expected, checksum.as_ref(), &parts)?;
     }
     let md5s: Vec<[u8; 16]> = parts.iter().map(|p| p.md5).collect();
+    let mut metadata = upload.metadata.clone();
+    locks::add_default(&bucket, &mut metadata, at);
     let record =
         |p: &Part| PartRecord { number: p.number, size: p.size, checksum: p.checksum.clone() };
     let version = ObjectVersion {
@@ -121,7 +124,7 @@ pub(super) fn complete(view: &dyn View, at: Moment, c: Completion) -> Decided {
         modified_ms: modified_ms(at, current.as_deref()),
         etag: digest::multipart_etag(&md5s),
         owner: upload.owner.clone(),
-        metadata: upload.metadata.clone(),
+        metadata,
         checksum,
         parts: parts.iter().map(record).collect(),
         extents: parts.into_iter().flat_map(|p| p.extents).collect(),

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Decided, Decision, View, require_bucket};
+use super::locks::{self, Subject};
+use super::{Decided, Decision, Moment, View, require_bucket};
 use crate::model::commit::Mutation;
 use crate::model::{
     BucketId, CannedAcl, CommitError, Committed, Key, ObjectVersion, Proposal, VersionId,
@@ -10,7 +11,7 @@ use crate::model::{
 };
 
 /// The proposals that `super::decide` leaves to this module.
-pub(super) fn decide(view: &dyn View, proposal: Proposal) -> Decided {
+pub(super) fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
     match proposal {
         Proposal::SetBucketAcl { bucket, acl } => set_bucket_acl(view, bucket, acl),
         Proposal::SetObjectAcl { bucket, key, version, acl } => {
@@ -23,6 +24,14 @@ pub(super) fn decide(view: &dyn View, proposal: Proposal) -> Decided {
             let version = require_version(view, bucket, &key, version)?.version_id;
             Ok(Decision::done(Mutation::SetObjectTags { bucket, key, version, tags }))
         }
+        Proposal::SetRetention { bucket, key, version, retention, bypass_governance } => {
+            let subject = Subject { bucket, key, version };
+            locks::set_retention(view, at, subject, retention, bypass_governance)
+        }
+        Proposal::SetLegalHold { bucket, key, version, on } => {
+            locks::set_legal_hold(view, Subject { bucket, key, version }, on)
+        }
+        Proposal::SetObjectLock { bucket, lock } => locks::set_object_lock(view, bucket, lock),
         Proposal::SetVersioning { bucket, versioning } => set_versioning(view, bucket, versioning),
         // `super::decide` has a form for every other proposal.
         other => Err(CommitError::Failed(format!("not decided: {other:?}").into())),
@@ -58,7 +67,7 @@ fn set_object_acl(
 /// The named or current version of a key, if it is an object.
 ///
 /// **Errors** `NoSuchBucket`, `NoSuchVersion`, `NoSuchKey`, also for a delete marker.
-fn require_version(
+pub(super) fn require_version(
     view: &dyn View,
     bucket: BucketId,
     key: &Key,
@@ -73,8 +82,12 @@ fn require_version(
 }
 
 fn set_versioning(view: &dyn View, bucket: BucketId, versioning: Versioning) -> Decided {
-    if require_bucket(view, bucket)?.versioning == Some(versioning) {
+    let found = require_bucket(view, bucket)?;
+    if found.versioning == Some(versioning) {
         return Ok(Decision::nothing(Committed::Done));
+    }
+    if found.object_lock.is_some() {
+        return Err(CommitError::VersioningLocked);
     }
     Ok(Decision::done(Mutation::SetVersioning { bucket, versioning }))
 }

@@ -115,6 +115,21 @@ impl State {
                     version.metadata.tags = tags;
                 }
             }
+            Mutation::SetRetention { bucket, key, version, retention } => {
+                if let Some(version) = self.version_mut(bucket, key, version) {
+                    version.metadata.retention = retention;
+                }
+            }
+            Mutation::SetLegalHold { bucket, key, version, on } => {
+                if let Some(version) = self.version_mut(bucket, key, version) {
+                    version.metadata.legal_hold = Some(on);
+                }
+            }
+            Mutation::SetObjectLock { bucket, lock } => {
+                if let Some(found) = self.buckets.values_mut().find(|b| b.id == bucket) {
+                    Arc::make_mut(found).object_lock = Some(lock);
+                }
+            }
             Mutation::SetVersioning { bucket, versioning } => {
                 if let Some(found) = self.buckets.values_mut().find(|b| b.id == bucket) {
                     Arc::make_mut(found).versioning = Some(versioning);

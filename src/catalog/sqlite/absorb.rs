@@ -77,6 +77,13 @@ impl Working {
                 self.rename(NameChange::DeleteAccessKey(access_key.clone()));
             }
             Mutation::Relocate(id) => self.unplace(*id),
+            other => self.absorb_setting(other),
+        }
+    }
+
+    /// What changes a bucket's settings, or what is said of a version beside its bytes.
+    fn absorb_setting(&mut self, mutation: &Mutation) {
+        match mutation {
             Mutation::SetBucketAcl { bucket, acl } => {
                 self.change_bucket(*bucket, |bucket| bucket.acl = Some(*acl));
             }
@@ -86,6 +93,15 @@ impl Working {
             Mutation::SetObjectTags { bucket, key, version, tags } => {
                 self.change_version(*bucket, key, *version, |v| v.metadata.tags = tags.clone());
             }
+            Mutation::SetRetention { bucket, key, version, retention } => {
+                self.change_version(*bucket, key, *version, |v| v.metadata.retention = *retention);
+            }
+            Mutation::SetLegalHold { bucket, key, version, on } => {
+                self.change_version(*bucket, key, *version, |v| v.metadata.legal_hold = Some(*on));
+            }
+            Mutation::SetObjectLock { bucket, lock } => {
+                self.change_bucket(*bucket, |bucket| bucket.object_lock = Some(*lock));
+            }
             Mutation::SetVersioning { bucket, versioning } => {
                 self.change_bucket(*bucket, |bucket| bucket.versioning = Some(*versioning));
             }
@@ -93,6 +109,7 @@ impl Working {
                 let config = document.clone().map(|text| Arc::new(BucketConfig::new(text)));
                 self.rename(NameChange::SetConfig(*bucket, name.clone(), config));
             }
+            other => unreachable!("not a setting: {other:?}"),
         }
     }
 

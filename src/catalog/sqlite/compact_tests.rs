@@ -56,8 +56,14 @@ impl Bench {
         let catalog = open(dir.path(), &disk);
         let name = BucketName::new("bucket").expect("a valid name");
         let owner = OwnerId::new("owner");
-        let created =
-            catalog.commit(Proposal::CreateBucket { name, owner, location: String::new() }).await;
+        let created = catalog
+            .commit(Proposal::CreateBucket {
+                name,
+                owner,
+                location: String::new(),
+                object_lock: false,
+            })
+            .await;
         let Ok(Committed::Bucket { bucket, .. }) = created else { panic!("{created:?}") };
         let (bucket, model) = (bucket.id, BTreeMap::new());
         Bench { dir, disk, rng: Rng::seeded(3), catalog, bucket, model }

@@ -65,10 +65,13 @@ impl Wanted {
                 self.blobs.insert(data.id);
             }
             Proposal::SetObjectAcl { bucket, key, version, .. }
-            | Proposal::SetObjectTags { bucket, key, version, .. } => {
+            | Proposal::SetObjectTags { bucket, key, version, .. }
+            | Proposal::SetRetention { bucket, key, version, .. }
+            | Proposal::SetLegalHold { bucket, key, version, .. } => {
                 self.version(*bucket, key, *version);
             }
             Proposal::SetVersioning { .. }
+            | Proposal::SetObjectLock { .. }
             | Proposal::SetBucketAcl { .. }
             | Proposal::SetBucketConfig { .. }
             | Proposal::CreateBucket { .. }
@@ -113,10 +116,13 @@ impl Wanted {
                 self.blobs.insert(*id);
             }
             Mutation::SetObjectAcl { bucket, key, version, .. }
-            | Mutation::SetObjectTags { bucket, key, version, .. } => {
+            | Mutation::SetObjectTags { bucket, key, version, .. }
+            | Mutation::SetRetention { bucket, key, version, .. }
+            | Mutation::SetLegalHold { bucket, key, version, .. } => {
                 self.version(*bucket, key, Some(*version));
             }
             Mutation::SetVersioning { .. }
+            | Mutation::SetObjectLock { .. }
             | Mutation::SetBucketAcl { .. }
             | Mutation::SetBucketConfig { .. }
             | Mutation::CreateBucket(_)

@@ -12,6 +12,7 @@ use super::objects::{if_absent, if_match};
 use crate::catalog::{Catalog, ListObjects, ListRow, ListedVersion, MemoryCatalog};
 use crate::clock::ManualClock;
 use crate::model::commit::{CopySource, DeleteEntry, PackedBytes, ProposedData};
+use crate::model::lock::{DefaultRetention, ObjectLock, Retention, RetentionMode, RetentionPeriod};
 use crate::model::{
     BlobId, BlobPlace, BucketId, CommitError, Committed, Extent, Lsn, ObjectMetadata, Proposal,
     Upload, UploadId, VersionId, Versioning, WriteCondition,
@@ -37,6 +38,7 @@ pub enum Step {
         /// Keys, and which of their versions from the newest on.
         keys: Vec<(usize, Option<usize>)>,
         guarded: bool,
+        bypass: bool,
     },
     Versioning {
         suspend: bool,
@@ -77,6 +79,22 @@ pub enum Step {
         key: usize,
         version: Option<usize>,
     },
+    /// Object lock for the bucket, with a default retention of so many days.
+    Lock {
+        days: Option<u32>,
+    },
+    Retain {
+        key: usize,
+        version: Option<usize>,
+        compliance: bool,
+        ms: Option<i64>,
+        bypass: bool,
+    },
+    Hold {
+        key: usize,
+        version: Option<usize>,
+        on: bool,
+    },
     Config {
         name: usize,
         document: Option<u8>,
@@ -99,8 +117,12 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(key, data, condition)| Step::Put { key, data, condition }),
         3 => (key(), key(), prop::bool::weighted(0.1), version())
             .prop_map(|(from, to, stale, version)| Step::Copy { from, to, stale, version }),
-        4 => (prop::collection::vec((key(), version()), 1..6), prop::bool::weighted(0.2))
-            .prop_map(|(keys, guarded)| Step::Delete { keys, guarded }),
+        4 => (
+            prop::collection::vec((key(), version()), 1..6),
+            prop::bool::weighted(0.2),
+            any::<bool>(),
+        )
+            .prop_map(|(keys, guarded, bypass)| Step::Delete { keys, guarded, bypass }),
         1 => any::<bool>().prop_map(|suspend| Step::Versioning { suspend }),
         1 => Just(Step::Begin),
         1 => (0..4u64).prop_map(|back| Step::Abandon { back }),
@@ -118,6 +140,13 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(key, right)| Step::Relocate { key, right }),
         1 => (key(), version()).prop_map(|(key, version)| Step::Acl { key, version }),
         1 => (key(), version()).prop_map(|(key, version)| Step::Tags { key, version }),
+        1 => prop::option::weighted(0.2, 1..3u32).prop_map(|days| Step::Lock { days }),
+        1 => (key(), version(), any::<bool>(), prop::option::of(-10..3000i64), any::<bool>())
+            .prop_map(|(key, version, compliance, ms, bypass)| {
+                Step::Retain { key, version, compliance, ms, bypass }
+            }),
+        1 => (key(), version(), prop::bool::weighted(0.3))
+            .prop_map(|(key, version, on)| Step::Hold { key, version, on }),
         1 => (0..3usize, prop::option::of(any::<u8>()))
             .prop_map(|(name, document)| Step::Config { name, document }),
         1 => any::<bool>().prop_map(|delete| Step::Buckets { delete }),
@@ -256,7 +285,7 @@ impl Pair {
                 bucket,
                 versioning: if suspend { Versioning::Suspended } else { Versioning::Enabled },
             },
-            Step::Delete { keys, guarded } => {
+            Step::Delete { keys, guarded, bypass } => {
                 let mut entries = Vec::new();
                 for (at, version) in keys {
                     let version = self.version_at(at, version).await.map(|(id, _)| id);
@@ -265,7 +294,12 @@ impl Pair {
                 if guarded {
                     entries[0].condition = if_match("00");
                 }
-                Proposal::DeleteObjects { bucket, owner: owner(), entries }
+                Proposal::DeleteObjects {
+                    bucket,
+                    owner: owner(),
+                    bypass_governance: bypass,
+                    entries,
+                }
             }
             Step::Begin => Proposal::BeginBlob { id: blob_id(self.model.fresh()) },
             Step::Abandon { back } => {
@@ -277,6 +311,9 @@ impl Pair {
                 version: self.version_at(at, version).await.map(|(id, _)| id),
                 acl: crate::model::CannedAcl::PublicRead,
             },
+            step @ (Step::Lock { .. } | Step::Retain { .. } | Step::Hold { .. }) => {
+                self.lock_step(step).await
+            }
             Step::Tags { key: at, version } => Proposal::SetObjectTags {
                 bucket,
                 key: key(KEYS[at]),
@@ -350,6 +387,38 @@ impl Pair {
         }
     }
 
+    async fn lock_step(&self, step: Step) -> Proposal {
+        let bucket = self.model.bucket;
+        let id = async |at, nth| self.version_at(at, nth).await.map(|(id, _)| id);
+        match step {
+            Step::Lock { days } => {
+                let mode = RetentionMode::Governance;
+                let default = days.map(RetentionPeriod::Days);
+                let default = default.map(|period| DefaultRetention { mode, period });
+                Proposal::SetObjectLock { bucket, lock: ObjectLock { default } }
+            }
+            Step::Retain { key: at, version, compliance, ms, bypass } => {
+                let mode =
+                    if compliance { RetentionMode::Compliance } else { RetentionMode::Governance };
+                let now = crate::clock::Clock::now_ms(&*self.clock);
+                Proposal::SetRetention {
+                    bucket,
+                    key: key(KEYS[at]),
+                    version: id(at, version).await,
+                    retention: ms.map(|ms| Retention { mode, until_ms: now + ms }),
+                    bypass_governance: bypass,
+                }
+            }
+            Step::Hold { key: at, version, on } => Proposal::SetLegalHold {
+                bucket,
+                key: key(KEYS[at]),
+                version: id(at, version).await,
+                on,
+            },
+            other => unreachable!("no lock in {other:?}"),
+        }
+    }
+
     async fn bucket_step(&self, delete: bool) -> Proposal {
         match self.model.catalog.bucket("other") {
             Some(bucket) if delete => Proposal::DeleteBucket { id: bucket.id },
@@ -358,6 +427,7 @@ impl Pair {
                 name: crate::model::BucketName::new("other").unwrap(),
                 owner: owner(),
                 location: String::new(),
+                object_lock: false,
             },
         }
     }

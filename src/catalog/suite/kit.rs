@@ -89,6 +89,7 @@ impl Kit {
             name: BucketName::new(name).unwrap(),
             owner: OwnerId::new(by),
             location: String::new(),
+            object_lock: false,
         };
         match self.catalog.commit(proposal).await? {
             Committed::Bucket { bucket, existed } => Ok((bucket, existed)),
@@ -165,7 +166,12 @@ impl Kit {
     }
 
     pub async fn delete(&self, entries: Vec<DeleteEntry>) -> Vec<Result<Deleted, CommitError>> {
-        let proposal = Proposal::DeleteObjects { bucket: self.bucket, owner: owner(), entries };
+        let proposal = Proposal::DeleteObjects {
+            bucket: self.bucket,
+            owner: owner(),
+            bypass_governance: false,
+            entries,
+        };
         match self.catalog.commit(proposal).await.unwrap() {
             Committed::Deleted(answers) => answers,
             other => panic!("{other:?}"),

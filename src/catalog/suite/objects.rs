@@ -258,7 +258,12 @@ pub async fn unknown_buckets_are_refused(kit: &Kit) {
     let error = kit.refused(put(nowhere, "a", 1, ProposedData::Empty)).await;
     assert_eq!(error, CommitError::NoSuchBucket);
     let entries = vec![entry("a")];
-    let deletes = Proposal::DeleteObjects { bucket: nowhere, owner: owner(), entries };
+    let deletes = Proposal::DeleteObjects {
+        bucket: nowhere,
+        owner: owner(),
+        bypass_governance: false,
+        entries,
+    };
     let error = kit.refused(deletes).await;
     assert_eq!(error, CommitError::NoSuchBucket);
     assert_eq!(kit.catalog.usage(nowhere).await.unwrap(), Usage::default());

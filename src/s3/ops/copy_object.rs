@@ -82,7 +82,8 @@ fn directive(headers: &HeaderMap, name: &str) -> Result<Directive, S3Error> {
     }
 }
 
-/// The copy's metadata. Storage class, website redirect and access list are never the source's.
+/// The copy's metadata. Storage class, website redirect, access list and lock are never the
+/// source's.
 fn merge(
     source: &ObjectMetadata,
     written: ObjectMetadata,
@@ -100,6 +101,8 @@ fn merge(
             storage_class: written.storage_class,
             website_redirect: written.website_redirect,
             acl: written.acl,
+            retention: written.retention,
+            legal_hold: written.legal_hold,
             ..source.clone()
         },
     }

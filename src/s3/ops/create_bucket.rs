@@ -10,9 +10,8 @@ use crate::model::CannedAcl;
 /// **Source** AWS S3 API reference, CreateBucket.
 pub async fn create_bucket(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     let acl = super::acl::canned(&request.headers)?.unwrap_or(CannedAcl::Private);
-    if request.headers.get("x-amz-bucket-object-lock-enabled").is_some_and(|v| v == "true") {
-        return Err(S3Error::not_implemented("Object Lock"));
-    }
+    let lock = headers::text(&request.headers, "x-amz-bucket-object-lock-enabled");
+    let object_lock = lock.is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let text = request.bucket_name.clone().unwrap_or_default();
     let name = BucketName::new(&text).ok_or_else(|| {
         S3Error::new(S3ErrorCode::InvalidBucketName).detail("BucketName", text.as_str())
@@ -32,7 +31,7 @@ pub async fn create_bucket(s3: &S3State, request: &mut S3Request<'_>) -> S3Resul
     }
     let stored = if location.is_empty() { here.clone() } else { location };
     let owner = request.caller().canonical_id.clone();
-    let (bucket, _) = s3.store.create_bucket(name, owner, stored).await?;
+    let (bucket, _) = s3.store.create_bucket(name, owner, stored, object_lock).await?;
     // Until then the bucket is private; a repeated request resets the list, as in us-east-1.
     if bucket.acl.unwrap_or(CannedAcl::Private) != acl {
         s3.store.set_bucket_acl(bucket.id, acl).await?;

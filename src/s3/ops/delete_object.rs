@@ -2,6 +2,7 @@
 
 use super::prelude::*;
 use crate::model::commit::{DeleteEntry, Deleted};
+use crate::s3::object_lock;
 
 /// Removes a version, or covers a key with a delete marker. What is not there is no error, unless
 /// a condition names it.
@@ -13,7 +14,9 @@ pub async fn delete_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {
     let entry =
         DeleteEntry { key: request.key()?.clone(), version: request.version_id()?, condition };
     let owner = request.caller().canonical_id.clone();
-    let outcomes = s3.store.delete_objects(request.bucket()?.id, owner, vec![entry]).await?;
+    let bucket = request.bucket()?;
+    let bypass = object_lock::bypasses(&request.headers, request.caller(), bucket);
+    let outcomes = s3.store.delete_objects(bucket.id, owner, bypass, vec![entry]).await?;
     let outcome = outcomes
         .into_iter()
         .next()

@@ -4,7 +4,7 @@ use super::prelude::*;
 use crate::model::WriteCondition;
 use crate::model::commit::DeleteEntry;
 use crate::model::ids::KeyError;
-use crate::s3::{etag, time};
+use crate::s3::{etag, object_lock, time};
 
 /// The most entries of one request, as AWS has it.
 const ENTRIES_MAX: usize = 1000;
@@ -45,10 +45,11 @@ pub async fn delete_objects(s3: &S3State, request: &mut S3Request<'_>) -> S3Resu
             Err(error) => write_error(&mut xml, &named, &error),
         }
     }
-    let (bucket, owner) = (request.bucket()?.id, request.caller().canonical_id.clone());
+    let (bucket, owner) = (request.bucket()?, request.caller().canonical_id.clone());
+    let bypass = object_lock::bypasses(&request.headers, request.caller(), bucket);
     let outcomes = match entries.is_empty() {
         true => Vec::new(),
-        false => s3.store.delete_objects(bucket, owner, entries).await?,
+        false => s3.store.delete_objects(bucket.id, owner, bypass, entries).await?,
     };
     for (named, outcome) in names.iter().zip(outcomes) {
         match outcome {

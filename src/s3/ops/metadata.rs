@@ -5,7 +5,7 @@
 
 use super::prelude::*;
 use crate::model::ObjectMetadata;
-use crate::s3::tagging;
+use crate::s3::{object_lock, tagging};
 
 /// Bytes of user metadata, names and values together, as AWS counts them.
 const USER_BYTES_MAX: usize = 2048;
@@ -28,20 +28,17 @@ const STORAGE_CLASSES: [&str; 11] = [
 ];
 
 /// Headers that ask for what this server cannot give.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 4] = [
     ("x-amz-server-side-encryption", "Server-side encryption"),
     ("x-amz-server-side-encryption-customer-algorithm", "Server-side encryption"),
     ("x-amz-server-side-encryption-aws-kms-key-id", "Server-side encryption"),
-    ("x-amz-object-lock-mode", "Object Lock"),
-    ("x-amz-object-lock-retain-until-date", "Object Lock"),
-    ("x-amz-object-lock-legal-hold", "Object Lock"),
     ("x-amz-write-offset-bytes", "Append"),
 ];
 
 /// Reads the metadata of PutObject, CopyObject and CreateMultipartUpload.
 ///
 /// **Errors** `MetadataTooLarge`, `InvalidStorageClass`, `InvalidTag`, `InvalidArgument`,
-/// `NotImplemented` for encryption, Object Lock and append, ACL errors as in `acl`.
+/// `NotImplemented` for encryption and append, ACL errors as in `acl`.
 pub fn of_write(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
     let acl = super::acl::canned(headers)?;
     for (name, feature) in REFUSED {
@@ -50,6 +47,7 @@ pub fn of_write(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
         }
     }
     let text = |name: &str| headers.get(name).map(value_text);
+    let (retention, legal_hold) = object_lock::of_write(headers)?;
     Ok(ObjectMetadata {
         content_type: text("content-type").filter(|value| !value.is_empty()),
         content_encoding: content_encoding(headers),
@@ -63,6 +61,8 @@ pub fn of_write(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
         tags: text("x-amz-tagging")
             .map_or(Ok(Vec::new()), |value| tagging::parse_header(&value, TAGS_MAX))?,
         acl,
+        retention,
+        legal_hold,
     })
 }
 

@@ -28,6 +28,7 @@ mod list_objects_v2;
 mod list_parts;
 mod listing;
 mod metadata;
+mod object_lock;
 mod object_tagging;
 mod post_object;
 mod preflight;
@@ -113,6 +114,16 @@ async fn of_versions(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
         Operation::GetObjectTagging => object_tagging::get_object_tagging(s3, request).await,
         Operation::PutObjectTagging => object_tagging::put_object_tagging(s3, request).await,
         Operation::DeleteObjectTagging => object_tagging::delete_object_tagging(s3, request).await,
+        Operation::GetObjectLockConfiguration => {
+            object_lock::get_object_lock_configuration(request).await
+        }
+        Operation::PutObjectLockConfiguration => {
+            object_lock::put_object_lock_configuration(s3, request).await
+        }
+        Operation::GetObjectRetention => object_lock::get_object_retention(s3, request).await,
+        Operation::PutObjectRetention => object_lock::put_object_retention(s3, request).await,
+        Operation::GetObjectLegalHold => object_lock::get_object_legal_hold(s3, request).await,
+        Operation::PutObjectLegalHold => object_lock::put_object_legal_hold(s3, request).await,
         _ => configuration(s3, request).await,
     }
 }

@@ -43,13 +43,9 @@ fn unset(operation: Operation) -> Option<Unset> {
         }
         Op::GetBucketWebsite => Unset::Error(Code::NoSuchWebsiteConfiguration),
         Op::GetBucketReplication => Unset::Error(Code::ReplicationConfigurationNotFoundError),
-        Op::GetObjectLockConfiguration => Unset::Error(Code::ObjectLockConfigurationNotFoundError),
         Op::GetBucketOwnershipControls => Unset::Error(Code::OwnershipControlsNotFoundError),
         // There is no torrent of any object.
         Op::GetObjectTorrent => Unset::Error(Code::NoSuchKey),
-        Op::GetObjectRetention | Op::GetObjectLegalHold => {
-            Unset::Error(Code::NoSuchObjectLockConfiguration)
-        }
         _ => return None,
     })
 }

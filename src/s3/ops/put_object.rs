@@ -15,6 +15,7 @@ pub async fn put_object(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
     public_access::check_acl(request.bucket()?, metadata.acl)?;
     let condition = headers::write_condition(&request.headers)?;
     let plan = UploadPlan::new(s3, request)?;
+    plan.check_lock(&request.headers)?;
     s3.store.check_write(bucket, &key, &condition).await?;
     let received = receive(s3, request, plan, ChecksumAlgorithm::Crc64Nvme).await?;
     let put = PutObject {

@@ -7,6 +7,7 @@
 use super::prelude::*;
 use crate::model::Checksum;
 use crate::s3::claims::Claims;
+use crate::s3::object_lock;
 use crate::s3::payload::PayloadReader;
 use crate::store::{WriteOptions, Written};
 
@@ -32,6 +33,17 @@ impl UploadPlan {
         let size = request.payload_size()?;
         check_size(s3, size.unwrap_or(0))?;
         Ok(UploadPlan { size, claims: Claims::new(&request.headers, &request.payload)? })
+    }
+
+    /// **Errors** `InvalidRequest` when a lock is asked for without a digest of what is locked.
+    pub fn check_lock(&self, headers: &HeaderMap) -> Result<(), S3Error> {
+        if !object_lock::is_wanted(headers) || self.claims.has_digest() {
+            return Ok(());
+        }
+        Err(S3Error::new(S3ErrorCode::InvalidRequest).message(
+            "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with \
+             Object Lock parameters",
+        ))
     }
 
     /// **Errors** `InvalidRequest` when the client sends another checksum than its upload has.
