@@ -23,7 +23,8 @@ pub fn pin_this_thread(cpu: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("pinning to processor {cpu}"))
 }
 
-/// CPU time of all threads that the processes have now, in total.
+/// CPU time of all threads that the processes have now, in total. What a thread used that has
+/// ended is not in it: made for servers with threads that stay.
 ///
 /// **Source** the first number of /proc/PID/task/TID/schedstat, in nanoseconds.
 pub fn of_processes(pids: &[u32]) -> Result<Duration> {
@@ -49,14 +50,25 @@ mod tests {
 
     #[test]
     fn work_costs_cpu_time() {
-        let pids = [std::process::id()];
-        let (thread, process) = (of_this_thread(), of_processes(&pids).expect("readable"));
+        let before = of_this_thread();
         let mut x = 1u64;
-        while of_this_thread() - thread < Duration::from_millis(30) {
+        while of_this_thread() - before < Duration::from_millis(5) {
             x = std::hint::black_box(x.wrapping_mul(3));
         }
-        // The kernel brings schedstat up to date at its ticks, at least every 10 ms.
-        let spent = of_processes(&pids).expect("readable") - process;
-        assert!(spent >= Duration::from_millis(15), "{spent:?}");
+        // Another process, because threads of this one end while it is looked at.
+        let mut busy = std::process::Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .expect("a shell");
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let mut spent = Duration::ZERO;
+        while spent < Duration::from_millis(30) && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+            spent = of_processes(&[busy.id()]).expect("readable");
+        }
+        busy.kill().expect("ends");
+        busy.wait().expect("ended");
+        assert!(spent >= Duration::from_millis(30), "{spent:?}");
+        assert!(of_processes(&[busy.id()]).is_err(), "it is gone");
     }
 }
