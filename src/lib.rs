@@ -22,6 +22,7 @@ pub mod model;
 pub mod rng;
 pub mod runtime;
 pub mod s3;
+pub mod sabotage;
 pub mod server;
 pub mod store;
 pub mod sys;

@@ -9,6 +9,7 @@ use crc_fast::crc32_iscsi;
 use super::layout::{BLOCK_BYTES, READ_BYTES_MAX, Shape, decode_tail};
 use super::{BlobError, Damage};
 use crate::model::BlobId;
+use crate::sabotage::{self, Sabotage};
 use crate::sys::aligned_buf::AlignedBuf;
 use crate::sys::engine::DirectFile;
 
@@ -100,7 +101,8 @@ impl Inner {
     fn verify(&self, first: u64, bytes: &[u8]) -> Result<(), BlobError> {
         for (block, number) in bytes.chunks(BLOCK_BYTES).zip(first..) {
             let sum = self.sums.get(number as usize);
-            if sum != Some(&crc32_iscsi(block)) {
+            let sound = sum == Some(&crc32_iscsi(block));
+            if !sound && !sabotage::is(Sabotage::SkipBlockChecksum) {
                 return Err(self.corrupt(number));
             }
         }

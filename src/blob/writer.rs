@@ -12,6 +12,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::BlobError;
 use super::layout::{BLOB_BYTES_MAX, BlockSums, Shape, encode_tail};
 use crate::model::BlobId;
+use crate::sabotage::{self, Sabotage};
 use crate::sys::aligned_buf::{ALIGN, SharedBuf};
 use crate::sys::engine::{DirectFile, IoEngine};
 
@@ -126,8 +127,18 @@ impl BlobWriter {
         }
         let parent = self.path.parent().unwrap_or(Path::new("."));
         // Together, so that a journaling file system can serve both with one commit.
-        let contents = lift(blob, "flush", file.sync());
-        let entry = lift(blob, "flush the directory", self.engine.sync_dir(parent));
+        let contents = async {
+            match sabotage::is(Sabotage::SkipBlobFlush) {
+                true => Ok(()),
+                false => lift(blob, "flush", file.sync()).await,
+            }
+        };
+        let entry = async {
+            match sabotage::is(Sabotage::SkipNameFlush) {
+                true => Ok(()),
+                false => lift(blob, "flush the directory", self.engine.sync_dir(parent)).await,
+            }
+        };
         try_join(contents, entry).await?;
         Ok(len)
     }

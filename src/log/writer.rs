@@ -26,6 +26,7 @@ use super::replay::ReplayEnd;
 use super::segment::{self, BLOCK_BYTES, SegmentHeader, SegmentNumber};
 use crate::model::{BlobPlace, Lsn};
 use crate::rng::Rng;
+use crate::sabotage::{self, Sabotage};
 use crate::sys::aligned_buf::AlignedBuf;
 use crate::sys::engine::{DirectFile, IoEngine, OpenMode};
 
@@ -328,6 +329,7 @@ impl Active {
         self.written = self.written.max(self.offset + len as u64);
         self.offset += bytes;
         self.unsynced = true;
+        let flush = flush && !sabotage::is(Sabotage::SkipLogFlush);
         if flush { self.seal().await } else { Ok(()) }
     }
 

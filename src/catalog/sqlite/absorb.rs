@@ -13,6 +13,7 @@ use crate::model::{
     BlobId, BlobPlace, Bucket, BucketConfig, BucketId, Extent, Key, Lsn, ObjectVersion, Part,
     UploadId, VersionId,
 };
+use crate::sabotage::{self, Sabotage};
 
 impl Working {
     pub fn intend(&mut self, intent: Intent) {
@@ -315,6 +316,7 @@ impl Working {
                     self.unplace(id);
                     self.blobs.set(id, None);
                 }
+                _ if sabotage::is(Sabotage::LeakBlob) => {}
                 _ => {
                     let dead = BlobRow { state: BlobState::Dead, since: self.last_lsn, ..blob };
                     self.blobs.set(id, Some(dead));
@@ -332,9 +334,11 @@ impl Working {
         if place == UNPLACED {
             return;
         }
-        let change = self.change_segment(segment);
-        change.live_bytes -= blob.len as i64;
-        change.live_blobs -= 1;
+        if !sabotage::is(Sabotage::LeakSegment) {
+            let change = self.change_segment(segment);
+            change.live_bytes -= blob.len as i64;
+            change.live_blobs -= 1;
+        }
         self.blobs.set(id, Some(BlobRow { state: BlobState::Live(UNPLACED), ..blob }));
     }
 }

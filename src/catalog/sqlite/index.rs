@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
 
-use crate::model::{BucketId, Key, ObjectVersion};
+use crate::model::{BlobPlace, BucketId, Key, ObjectVersion};
 
 /// Number of shards: many more than threads, so that two of them rarely want the same lock.
 const SHARDS: usize = 64;
@@ -102,6 +102,24 @@ impl Index {
                 shard.insert(hash, (bucket, key.clone()), version, self.shard_bytes_max);
             }
             None => shard.remove(hash, bucket, key),
+        }
+    }
+
+    /// Drops every entry with bytes in one of `segments`, which are going: the next read asks the
+    /// database where they are now.
+    pub fn forget_segments(&self, segments: &[u64]) {
+        let gone = |version: &ObjectVersion| {
+            version.extents.iter().any(|extent| match extent.blob.place {
+                BlobPlace::Segment { segment, .. } => segments.contains(&segment),
+                BlobPlace::File => false,
+            })
+        };
+        for number in 0..SHARDS {
+            let shard = &mut *self.lock(number);
+            shard.generation += 1;
+            let is_stale = |at: &usize| shard.slots[*at].as_ref().is_some_and(|s| gone(&s.version));
+            let stale: Vec<usize> = (0..shard.slots.len()).filter(is_stale).collect();
+            stale.into_iter().for_each(|at| shard.clear_slot(at));
         }
     }
 
@@ -280,6 +298,26 @@ mod tests {
         assert!(bytes.iter().sum::<usize>() > bytes_max as usize / 2);
         assert!(index.get(BUCKET, &key(7)).is_ok());
         assert!(index.get(BUCKET, &key(8)).is_err());
+    }
+
+    #[test]
+    fn entries_in_removed_segments_are_forgotten() {
+        use crate::model::{BlobId, BlobRef, Extent};
+        let index = Index::new(1 << 20);
+        for segment in 1..=3 {
+            let place = BlobPlace::Segment { segment, record_offset: 4096 };
+            let blob = BlobRef { id: BlobId([1; 16]), place, len: 5 };
+            let mut packed = (*version(segment)).clone();
+            packed.extents = vec![Extent { blob, offset: 0, len: 5 }];
+            index.commit(BUCKET, &key(segment), Some(Arc::new(packed)));
+        }
+        let ticket = index.get(BUCKET, &key(9)).unwrap_err();
+        index.forget_segments(&[1, 3]);
+        let known: Vec<bool> = (1..=3).map(|n| index.get(BUCKET, &key(n)).is_ok()).collect();
+        assert_eq!(known, [false, true, false]);
+        // What was read from the database before may name an old place.
+        index.fill(ticket, BUCKET, &key(9), version(9));
+        assert!(index.get(BUCKET, &key(9)).is_err());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use sqlx::{Row, SqliteConnection};
 use super::rows::{self, Args, SqlResult, query};
 use crate::catalog::{ListObjects, ListRow, ListedObject, Page};
 use crate::model::{BucketId, Upload, UploadId};
+use crate::sabotage::{self, Sabotage};
 
 /// The columns that `listed_version` reads.
 macro_rules! listed_columns {
@@ -122,6 +123,12 @@ pub(super) async fn objects(
         let found = query(WALK, args).fetch_all(conn).await?;
         found.iter().map(|row| walked(row, list)).collect::<SqlResult<Vec<_>>>()?
     };
+    if sabotage::is(Sabotage::ForeignKeyOrder) {
+        rows.sort_by_key(|row| match row {
+            ListRow::Item(item) => item.key.as_str().to_lowercase(),
+            ListRow::CommonPrefix(prefix) => prefix.to_lowercase(),
+        });
+    }
     let truncated = rows.len() > list.limit;
     rows.truncate(list.limit);
     Ok(Page { rows, truncated })

@@ -28,7 +28,9 @@ use super::working::{Working, placed};
 use crate::catalog::Usage;
 use crate::catalog::decide::{self, Change, Moment};
 use crate::log::{LogError, LogWriter, Record};
+use crate::model::commit::Mutation;
 use crate::model::{BlobId, BucketId, CommitError, Committed, Lsn, Proposal};
+use crate::sabotage::{self, Sabotage};
 
 /// Tries to carry a durable group into SQLite before its callers are told of the trouble.
 const PERSIST_TRIES: u32 = 5;
@@ -185,6 +187,9 @@ impl Writer {
         mut working: Working,
     ) -> Result<(), CommitError> {
         let logged = !group.records.is_empty();
+        if sabotage::is(Sabotage::PublishEarly) {
+            self.shared.publish(&working);
+        }
         if logged {
             let began = Instant::now();
             let places = self.log.append(&group.records).await.map_err(log_failed)?;
@@ -272,7 +277,9 @@ impl Writer {
             RowsStatement { text: "DELETE FROM segments WHERE segment IN ({rows})", tuple: "?" };
         let mut batch = Batch::new(&mut self.conn);
         FORGET.execute(&mut batch, segments, |args, segment| args.count(*segment)).await?;
-        batch.send().await
+        batch.send().await?;
+        self.shared.index.forget_segments(segments);
+        Ok(())
     }
 
     /// Drops answers of completions that are too old to be repeated.
@@ -329,6 +336,7 @@ fn decide_group(
                 Change::Intent(intent) => working.intend(intent),
                 Change::Logged { mutation, packed } => {
                     working.absorb(lsn, &mutation);
+                    let mutation = spoiled(mutation);
                     group.records.push(Record { lsn, mutation, packed });
                 }
             }
@@ -337,6 +345,15 @@ fn decide_group(
         group.decided.push(Decided { reply, answer });
     }
     group
+}
+
+/// What the log is told: the change, but for one defect of the tests.
+fn spoiled(mutation: Mutation) -> Mutation {
+    let is_acl = matches!(mutation, Mutation::SetObjectAcl { .. } | Mutation::SetBucketAcl { .. });
+    match is_acl && sabotage::is(Sabotage::UnloggedChange) {
+        true => Mutation::DeleteAccessKey(String::new()),
+        false => mutation,
+    }
 }
 
 fn row_count(proposal: &Proposal) -> usize {
