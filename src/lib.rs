@@ -24,5 +24,7 @@ pub mod runtime;
 pub mod s3;
 pub mod sabotage;
 pub mod server;
+#[cfg(test)]
+mod soak;
 pub mod store;
 pub mod sys;

@@ -491,8 +491,10 @@ fn run_seed(seed: u64, steps: usize) {
 
 #[test]
 fn random_operations_agree_with_a_map() {
-    let seeds: u64 = std::env::var("MODEL_SEEDS").ok().and_then(|v| v.parse().ok()).unwrap_or(6);
-    for seed in 1..=seeds {
+    let number =
+        |name, default| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
+    let first: u64 = number("MODEL_FIRST_SEED", 1);
+    for seed in first..first + number("MODEL_SEEDS", 6) {
         run_seed(seed, 300);
     }
 }

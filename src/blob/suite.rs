@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::layout::{BLOB_BYTES_MAX, BLOCK_BYTES, READ_BYTES_MAX, Shape};
 use super::{BlobError, BlobFiles, Damage};
 use crate::model::{BlobId, BlobPlace, BlobRef};
+use crate::soak::Soak;
 use crate::sys::aligned_buf::{AlignedBuf, SharedBuf};
 use crate::sys::engine::{IoEngine, OpenMode};
 use crate::sys::fault::{Fault, FaultDisk, FaultEngine, FaultError, Op, Survivors};
@@ -399,6 +400,47 @@ fn cut_once(bytes: &[u8], seed: u64, cut: u64, survivors: Survivors) -> bool {
         assert!(disk.files().is_empty());
         sealed
     })
+}
+
+/// Power cuts, failing disks and flipped bits with new seeds for as long as `Soak` says.
+#[test]
+#[ignore = "the long form: tests/reliability runs it"]
+fn reliability() {
+    let mut soak = Soak::start();
+    while let Some(seed) = soak.next() {
+        let rng = crate::rng::Rng::seeded(seed);
+        let dice = |sides: usize| u64::from_le_bytes(rng.bytes()) as usize % sides;
+        let bytes = pattern(1 + dice(3 * CHUNK), seed);
+        cut_once(&bytes, seed, dice(20) as u64, Survivors::Random);
+        soak.count("sequences", 1);
+        soak.count("crash_states", 1);
+        block_on(async {
+            let disk = FaultDisk::new(seed);
+            let files = on_fault_disk(&disk);
+            files.prepare().await.unwrap();
+            let (op, skip) = ([Op::Write, Op::Sync, Op::SyncDir][dice(3)], dice(3) as u64);
+            disk.inject(Fault { skip, ..Fault::next(op, FaultError::Io) });
+            let sealed = write(&files, 1, &bytes).await.is_ok();
+            disk.clear_faults();
+            soak.count("faults_injected", 1);
+            if !sealed {
+                files.remove(id(1)).await.unwrap();
+                write(&files, 1, &bytes).await.unwrap();
+            }
+            assert!(read_all(&files, named(1, bytes.len())).await.unwrap() == bytes);
+            let file_bytes = Shape::new(bytes.len() as u64).unwrap().file_bytes() as usize;
+            for _ in 0..20 {
+                let (at, bit) = (dice(file_bytes) as u64, dice(8) as u8);
+                assert!(disk.flip_bit(&path(1), at, bit));
+                let read = read_all(&files, named(1, bytes.len())).await;
+                assert!(matches!(read, Err(BlobError::Corrupt { .. })), "bit {bit} of {at}");
+                disk.flip_bit(&path(1), at, bit);
+            }
+            soak.count("bits_flipped", 20);
+            soak.count("bytes_verified", 21 * bytes.len() as u64);
+        });
+    }
+    soak.report();
 }
 
 #[test]

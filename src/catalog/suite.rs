@@ -11,7 +11,7 @@ pub(super) mod multipart;
 pub(super) mod objects;
 pub(super) mod versions;
 
-pub(super) use differential::{Pair, steps};
+pub(super) use differential::{Pair, Step, steps};
 pub(super) use kit::{Kit, packed, put};
 pub(super) use listing::{pages_agree, some_keys};
 

@@ -10,6 +10,7 @@ use super::testing::{packed_put, small};
 use super::{LogError, LogSettings, LogWriter, Record, SegmentReader};
 use crate::model::{BlobPlace, BlobRef};
 use crate::rng::Rng;
+use crate::soak::Soak;
 use crate::sys::engine::IoEngine;
 use crate::sys::fault::{Fault, FaultDisk, FaultEngine, FaultError, Op, Survivors};
 
@@ -74,7 +75,7 @@ async fn reopened(
 
 /// Power cuts at random points of random work, with random remains of what was not flushed.
 /// Also while the log is being opened.
-fn check_power_cuts(seed: u64, survivors: Survivors) {
+fn check_power_cuts(seed: u64, survivors: Survivors) -> u64 {
     let disk = FaultDisk::new(seed);
     let dice = Dice(Rng::seeded(seed));
     let mut acknowledged: Vec<Placed> = Vec::new();
@@ -106,6 +107,8 @@ fn check_power_cuts(seed: u64, survivors: Survivors) {
         writer.append(&[small(acknowledged.len() as u64 + 1)]).await.expect("works again");
         read_all(&engine, &acknowledged).await;
     });
+    let packed = acknowledged.iter().filter_map(|(record, _)| record.packed.as_ref());
+    packed.map(|packed| packed.bytes.len() as u64).sum()
 }
 
 async fn read_all(engine: &Rc<dyn IoEngine>, records: &[Placed]) {
@@ -124,6 +127,28 @@ fn acknowledged_records_survive_power_cuts() {
     }
     check_power_cuts(1000, Survivors::None);
     check_power_cuts(1001, Survivors::All);
+}
+
+/// Power cuts and failing disks with new seeds for as long as `Soak` says.
+#[test]
+#[ignore = "the long form: tests/reliability runs it"]
+fn reliability() {
+    let mut soak = Soak::start();
+    while let Some(seed) = soak.next() {
+        let bytes = check_power_cuts(seed, Survivors::Random);
+        soak.count("sequences", 1);
+        soak.count("crash_states", 7);
+        soak.count("bytes_verified", bytes);
+        let ops = [Op::Write, Op::Sync, Op::Allocate, Op::Create, Op::SyncDir];
+        let (op, skip) = (ops[seed as usize % ops.len()], seed / 5 % 60);
+        let error = if seed % 3 == 0 { FaultError::NoSpace } else { FaultError::Io };
+        if error == FaultError::Io || matches!(op, Op::Write | Op::Allocate | Op::Create) {
+            check_failed_group(op, error, skip, seed.is_multiple_of(2));
+            soak.count("faults_injected", 1);
+            soak.count("crash_states", 1);
+        }
+    }
+    soak.report();
 }
 
 proptest! {

@@ -1,11 +1,12 @@
 """Nothing leaks: the disk holds what the catalog holds, and no more (HTTP-10, MPU-08, DUR-06)."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import ops
-from harness import MAIN
+from harness import MAIN, Store
 from ops import MIB, check
 from raw import Client, Connection, head_bytes
 from sign import UNSIGNED
@@ -101,6 +102,39 @@ def test_overwrites_and_deletes_give_the_space_back(own_store, client):
     assert len(ops.get(client, "space", "copy").body) == MIB + 59
     check(client.delete("/space/copy"), 204)
     wait_for_blobs(own_store, 0)
+
+
+def disk_bytes(store):
+    """What the data directory takes, as du counts."""
+    return sum(p.stat().st_blocks * 512 for p in store.data.rglob("*") if p.is_file())
+
+
+def test_ten_thousand_overwrites_leave_disk_use_flat(tmp_path):
+    store = Store(tmp_path / "store", options=["--log-segment", "16M"]).start()
+
+    def overwrite(number):
+        client = Client(store.endpoint(), MAIN)
+        for turn in range(2500):
+            ops.put(client, "flat", f"k{number}-{turn % 5}", ops.body_of(16_384, turn))
+        client.close()
+
+    try:
+        client = Client(store.endpoint(), MAIN)
+        check(client.put("/flat"), 200)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(overwrite, range(4)))
+        # 200 MB went through the log. Four segments may wait for a snapshot, one is written.
+        limit, deadline = 7 * 16 * MIB, time.monotonic() + CLEANER_SECS
+        while disk_bytes(store) > limit and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert disk_bytes(store) <= limit
+        for number in range(4):
+            for last in range(2495, 2500):
+                key = f"k{number}-{last % 5}"
+                assert ops.get(client, "flat", key).body == ops.body_of(16_384, last)
+        client.close()
+    finally:
+        store.kill()
 
 
 def test_a_graceful_stop_ends_at_once_and_loses_nothing(own_store, client):

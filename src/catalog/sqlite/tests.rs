@@ -90,28 +90,63 @@ proptest! {
     /// Groups decide as the model does one by one, and a restart and a rebuild lose nothing.
     #[test]
     fn groups_match_the_model(steps in suite::steps(), tiny_index in any::<bool>()) {
-        block_on(async {
-            let mut place = Place::new();
-            place.index_bytes_max = if tiny_index { 0 } else { 1 << 20 };
-            let catalog = place.open();
-            let mut pair = suite::Pair::new(catalog.clone(), place.clock.clone()).await;
-            pair.run(steps).await;
-            pair.compare(&*catalog).await;
-            pair.compare_blobs(&*catalog).await;
-            drop(pair.release_other());
-            audit(&catalog).await;
-            drop(catalog);
-            let catalog = place.open();
-            pair.compare(&*catalog).await;
-            // Connections that are only dropped close later, and would take the new file's WAL.
-            catalog.close().await;
-            drop(catalog);
-            remove_database(&place.database());
-            let catalog = place.open();
-            pair.compare(&*catalog).await;
-            audit(&catalog).await;
-        });
+        check_history(steps, tiny_index, None);
     }
+}
+
+/// Random histories and power cuts with new seeds for as long as `Soak` says.
+#[test]
+#[ignore = "the long form: tests/reliability runs it"]
+fn reliability() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+    let mut soak = crate::soak::Soak::start();
+    while let Some(seed) = soak.next() {
+        let mut long = [0; 32];
+        long[..8].copy_from_slice(&seed.to_le_bytes());
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &long);
+        let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);
+        let steps = suite::steps().new_tree(&mut runner).expect("steps").current();
+        soak.count("operations", steps.len() as u64);
+        check_history(steps, seed.is_multiple_of(2), Some(Survivors::Random));
+        soak.count("sequences", 1);
+        soak.count("crash_states", 2);
+    }
+    soak.report();
+}
+
+/// Runs `steps` on the catalog and on the model; after a restart and after the loss of the database
+/// both still agree, with `power_cut` also when the power goes before each.
+fn check_history(steps: Vec<suite::Step>, tiny_index: bool, power_cut: Option<Survivors>) {
+    block_on(async {
+        let mut place = Place::new();
+        place.index_bytes_max = if tiny_index { 0 } else { 1 << 20 };
+        let catalog = place.open();
+        let mut pair = suite::Pair::new(catalog.clone(), place.clock.clone()).await;
+        pair.run(steps).await;
+        pair.compare(&*catalog).await;
+        pair.compare_blobs(&*catalog).await;
+        drop(pair.release_other());
+        audit(&catalog).await;
+        if let Some(survivors) = power_cut {
+            place.disk.crash(survivors);
+        }
+        catalog.close().await;
+        drop(catalog);
+        let catalog = place.open();
+        pair.compare(&*catalog).await;
+        if let Some(survivors) = power_cut {
+            place.disk.crash(survivors);
+        }
+        // Connections that are only dropped close later, and would take the new file's WAL.
+        catalog.close().await;
+        drop(catalog);
+        remove_database(&place.database());
+        let catalog = place.open();
+        pair.compare(&*catalog).await;
+        audit(&catalog).await;
+        catalog.close().await;
+    });
 }
 
 pub(super) fn remove_database(path: &Path) {
