@@ -31,7 +31,8 @@ macro_rules! catalog_suite {
                 configurations_come_and_go;
             copies: a_copy_shares_the_blob, a_copy_onto_itself_keeps_the_blob,
                 a_copy_of_a_changed_source_is_refused, a_copied_part_shares_the_blob,
-                packed_blobs_follow_their_references, a_relocated_blob_is_found_again;
+                packed_blobs_follow_their_references, a_relocated_blob_is_found_again,
+                a_rename_moves_everything_but_the_bytes, a_rename_keeps_versions;
             multipart: an_upload_becomes_an_object, a_repeated_completion_answers_the_same,
                 wrong_part_lists_are_refused, small_parts_are_refused, a_part_is_replaced,
                 an_aborted_upload_leaves_nothing, parts_are_paged, unlisted_parts_are_released,

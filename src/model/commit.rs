@@ -231,6 +231,13 @@ pub enum Proposal {
         bucket: BucketId,
         lock: ObjectLock,
     },
+    /// Moves the current version to another key of its bucket, by reference; no byte moves.
+    /// `condition` is about what stands under that key.
+    RenameObject {
+        source: CopySource,
+        key: Key,
+        condition: WriteCondition,
+    },
     /// Puts a configuration document in the place of the one of that name; `None` removes it.
     SetBucketConfig {
         bucket: BucketId,
@@ -468,6 +475,19 @@ pub enum Mutation {
         name: String,
         #[cbor(n(2), with = "minicbor::bytes")]
         document: Option<Vec<u8>>,
+    },
+    /// Installs `version` as the current one of `key`, and then does what `step` says of the key
+    /// that it had.
+    #[n(21)]
+    RenameObject {
+        #[n(0)]
+        bucket: BucketId,
+        #[n(1)]
+        key: Key,
+        #[n(2)]
+        version: ObjectVersion,
+        #[n(3)]
+        step: DeleteStep,
     },
 }
 

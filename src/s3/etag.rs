@@ -48,14 +48,48 @@ pub fn check_copy_source(headers: &HeaderMap, version: &ObjectVersion) -> Result
         if_modified_since: HeaderName::from_static("x-amz-copy-source-if-modified-since"),
         if_unmodified_since: HeaderName::from_static("x-amz-copy-source-if-unmodified-since"),
     };
-    let failed = match decide(headers, version, &NAMES) {
+    require(headers, version, &NAMES, "x-amz-copy-source-")
+}
+
+/// Judges `x-amz-rename-source-if-*`. **Errors** `PreconditionFailed`.
+pub fn check_rename_source(headers: &HeaderMap, version: &ObjectVersion) -> Result<(), S3Error> {
+    const NAMES: Names = Names {
+        if_match: HeaderName::from_static("x-amz-rename-source-if-match"),
+        if_none_match: HeaderName::from_static("x-amz-rename-source-if-none-match"),
+        if_modified_since: HeaderName::from_static("x-amz-rename-source-if-modified-since"),
+        if_unmodified_since: HeaderName::from_static("x-amz-rename-source-if-unmodified-since"),
+    };
+    require(headers, version, &NAMES, "x-amz-rename-source-")
+}
+
+/// Judges the four conditions of a write that has them all, RenameObject.
+///
+/// **Errors** `PreconditionFailed`.
+pub fn check_destination(headers: &HeaderMap, version: &ObjectVersion) -> Result<(), S3Error> {
+    const NAMES: Names = Names {
+        if_match: IF_MATCH,
+        if_none_match: IF_NONE_MATCH,
+        if_modified_since: IF_MODIFIED_SINCE,
+        if_unmodified_since: IF_UNMODIFIED_SINCE,
+    };
+    require(headers, version, &NAMES, "")
+}
+
+/// Every condition must hold; `prefix` stands before the name of one that does not.
+fn require(
+    headers: &HeaderMap,
+    version: &ObjectVersion,
+    names: &Names,
+    prefix: &str,
+) -> Result<(), S3Error> {
+    let failed = match decide(headers, version, names) {
         ReadDecision::Proceed => return Ok(()),
         ReadDecision::Failed(condition) => condition,
-        ReadDecision::NotModified if headers.contains_key(&NAMES.if_none_match) => "If-None-Match",
+        ReadDecision::NotModified if headers.contains_key(&names.if_none_match) => "If-None-Match",
         ReadDecision::NotModified => "If-Modified-Since",
     };
     Err(S3Error::new(S3ErrorCode::PreconditionFailed)
-        .detail("Condition", format!("x-amz-copy-source-{failed}")))
+        .detail("Condition", format!("{prefix}{failed}")))
 }
 
 fn decide(headers: &HeaderMap, version: &ObjectVersion, names: &Names) -> ReadDecision {

@@ -154,7 +154,7 @@ operations! {
     POST Object "restore" RestoreObject Refused;
     POST Object "select" SelectObjectContent Refused;
     GET Object "torrent" GetObjectTorrent Probe;
-    PUT Object "renameObject" RenameObject Refused;
+    PUT Object "renameObject" RenameObject Full;
     PUT Object "encryption" UpdateObjectEncryption Refused;
 }
 

@@ -161,6 +161,19 @@ impl ObjectStore {
         object_of(self.commit(proposal).await?)
     }
 
+    /// Moves a version that is current to another key of its bucket. No byte moves.
+    pub async fn rename_object(
+        &self,
+        bucket: BucketId,
+        from: Key,
+        version: &ObjectVersion,
+        to: Key,
+        condition: WriteCondition,
+    ) -> StoreResult<Arc<ObjectVersion>> {
+        let source = source_of(bucket, from, version);
+        object_of(self.commit(Proposal::RenameObject { source, key: to, condition }).await?)
+    }
+
     /// Deletes keys or versions in one commit; each entry has its own outcome, in order. `owner`
     /// will own the delete markers.
     ///

@@ -7,6 +7,7 @@
 mod deletes;
 mod locks;
 mod multipart;
+mod rename;
 mod settings;
 
 use std::collections::HashSet;
@@ -209,6 +210,9 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
         Proposal::DeleteObjects { bucket, owner, bypass_governance, entries } => {
             let deletes = Deletes::new(view, at, bucket, owner, bypass_governance)?;
             deletes.decide(entries)
+        }
+        Proposal::RenameObject { source, key, condition } => {
+            rename::rename_object(view, at, source, key, &condition)
         }
         Proposal::CreateUpload { upload } => multipart::create(view, at, upload),
         Proposal::PutPart { bucket, key, upload, number, etag, checksum, data } => {

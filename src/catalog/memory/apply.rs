@@ -59,13 +59,13 @@ impl State {
             }
             Mutation::DeleteVersions { bucket, steps } => {
                 for step in steps {
-                    match step {
-                        DeleteStep::Remove(key, id) => self.remove(at.lsn, bucket, key, id),
-                        DeleteStep::Mark(key, marker) => {
-                            self.install(at.lsn, bucket, key, Arc::from(marker));
-                        }
-                    }
+                    self.step(at.lsn, bucket, step);
                 }
+            }
+            Mutation::RenameObject { bucket, key, version, step } => {
+                self.retain_extents(&version.extents, None);
+                self.install(at.lsn, bucket, key, Arc::new(version));
+                self.step(at.lsn, bucket, step);
             }
             Mutation::CreateUpload(upload) => {
                 self.uploads.insert(upload.id, Arc::new(upload));
@@ -136,6 +136,13 @@ impl State {
                 }
             }
             other => unreachable!("not a setting: {other:?}"),
+        }
+    }
+
+    fn step(&mut self, lsn: Lsn, bucket: BucketId, step: DeleteStep) {
+        match step {
+            DeleteStep::Remove(key, id) => self.remove(lsn, bucket, key, id),
+            DeleteStep::Mark(key, marker) => self.install(lsn, bucket, key, Arc::from(marker)),
         }
     }
 

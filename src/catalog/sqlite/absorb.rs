@@ -57,14 +57,12 @@ impl Working {
                 }
             }
             Mutation::DeleteVersions { bucket, steps } => {
-                for step in steps {
-                    match step {
-                        DeleteStep::Remove(key, version) => self.remove(*bucket, key, *version),
-                        DeleteStep::Mark(key, marker) => {
-                            self.install(*bucket, key, Arc::from(marker.clone()));
-                        }
-                    }
-                }
+                steps.iter().for_each(|step| self.step(*bucket, step));
+            }
+            Mutation::RenameObject { bucket, key, version, step } => {
+                self.retain_extents(&version.extents);
+                self.install(*bucket, key, Arc::new(version.clone()));
+                self.step(*bucket, step);
             }
             Mutation::CreateUpload(upload) => {
                 self.uploads.set(upload.id, Some(Arc::new(upload.clone())));
@@ -150,6 +148,15 @@ impl Working {
             let parts = self.parts.get_mut(upload);
             if let Some(Some(part)) = parts.and_then(|parts| parts.rows.get_mut(number)) {
                 place_extents(&mut part.extents, &|id| placed(blobs, id));
+            }
+        }
+    }
+
+    fn step(&mut self, bucket: BucketId, step: &DeleteStep) {
+        match step {
+            DeleteStep::Remove(key, version) => self.remove(bucket, key, *version),
+            DeleteStep::Mark(key, marker) => {
+                self.install(bucket, key, Arc::from(marker.clone()));
             }
         }
     }

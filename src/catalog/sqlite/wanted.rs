@@ -44,6 +44,11 @@ impl Wanted {
             Proposal::DeleteObjects { bucket, entries, .. } => {
                 entries.iter().for_each(|e| self.delete(*bucket, &e.key, e.version));
             }
+            Proposal::RenameObject { source, key, .. } => {
+                self.install(source.bucket, key);
+                self.install(source.bucket, &source.key);
+                self.delete(source.bucket, &source.key, source.version);
+            }
             Proposal::CreateUpload { upload } => {
                 self.uploads.insert(upload.id);
             }
@@ -97,12 +102,12 @@ impl Wanted {
                 keys.iter().for_each(|(key, version)| self.delete(*bucket, key, Some(*version)));
             }
             Mutation::DeleteVersions { bucket, steps } => {
-                for step in steps {
-                    match step {
-                        DeleteStep::Remove(key, id) => self.delete(*bucket, key, Some(*id)),
-                        DeleteStep::Mark(key, _) => self.install(*bucket, key),
-                    }
-                }
+                steps.iter().for_each(|step| self.step(*bucket, step));
+            }
+            Mutation::RenameObject { bucket, key, version, step } => {
+                self.install(*bucket, key);
+                self.extents(&version.extents);
+                self.step(*bucket, step);
             }
             Mutation::CreateUpload(upload) => {
                 self.uploads.insert(upload.id);
@@ -139,6 +144,13 @@ impl Wanted {
     /// A key that gets a new version, which may replace the null version.
     fn install(&mut self, bucket: BucketId, key: &Key) {
         self.need(bucket, key).null = true;
+    }
+
+    fn step(&mut self, bucket: BucketId, step: &DeleteStep) {
+        match step {
+            DeleteStep::Remove(key, id) => self.delete(bucket, key, Some(*id)),
+            DeleteStep::Mark(key, _) => self.install(bucket, key),
+        }
     }
 
     /// A version that is looked at or changed.

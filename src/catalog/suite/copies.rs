@@ -2,7 +2,10 @@
 
 use super::kit::{Kit, blob_id, etag, key, packed, put};
 use crate::model::commit::{PackedBytes, ProposedData};
-use crate::model::{BlobPlace, CommitError, Committed, Extent, ObjectMetadata, Proposal};
+use crate::model::{
+    BlobPlace, CommitError, Committed, Extent, ObjectMetadata, ObjectVersion, Proposal, Versioning,
+    WriteCondition,
+};
 
 pub async fn a_copy_shares_the_blob(kit: &Kit) {
     let (id, source) = kit.put_file("a", 5_000_000).await;
@@ -121,4 +124,52 @@ pub async fn a_relocated_blob_is_found_again(kit: &Kit) {
     assert_eq!(kit.catalog.locate(id).await.unwrap(), None);
     kit.done(relocate(moved.place)).await;
     assert_eq!(kit.catalog.locate(id).await.unwrap(), None);
+}
+
+pub async fn a_rename_moves_everything_but_the_bytes(kit: &Kit) {
+    let rename = |source: &ObjectVersion, from: &str, to: &str, condition| {
+        let source = kit.source(from, source);
+        Proposal::RenameObject { source, key: key(to), condition }
+    };
+    let any = WriteCondition::default;
+    let (id, source) = kit.put_file("a", 7_000_000).await;
+    let (replaced, _) = kit.put_file("b", 300_000).await;
+    let moved = kit.version(rename(&source, "a", "b", any())).await.unwrap();
+    assert_eq!((moved.extents.clone(), moved.etag), (source.extents.clone(), source.etag));
+    assert_eq!(kit.get("a").await, None);
+    assert_eq!(kit.get("b").await, Some(moved.clone()));
+    assert_eq!(kit.dead().await, [replaced]);
+    assert_eq!(kit.catalog.usage(kit.bucket).await.unwrap().bytes, 7_000_000);
+    // The source that was looked at is gone, or another one.
+    let gone = rename(&source, "a", "c", any());
+    assert_eq!(kit.refused(gone).await, CommitError::SourceChanged);
+    let stale = rename(&source, "b", "c", any());
+    assert_eq!(kit.refused(stale).await, CommitError::SourceChanged);
+    kit.put_packed("d", 10).await;
+    let guarded = rename(&moved, "b", "d", super::objects::if_absent());
+    assert_eq!(kit.refused(guarded).await, CommitError::PreconditionFailed("If-None-Match"));
+    // Onto itself nothing happens.
+    let same = kit.version(rename(&moved, "b", "b", any())).await.unwrap();
+    assert_eq!((same.lsn, kit.get("b").await), (moved.lsn, Some(moved.clone())));
+    // A packed one, to a key that was not there, and back again.
+    let (packed, small) = kit.put_packed("p", 100).await;
+    let there = kit.version(rename(&small, "p", "q", any())).await.unwrap();
+    let back = kit.version(rename(&there, "q", "p", any())).await.unwrap();
+    assert_eq!(back.extents, small.extents);
+    assert_eq!(kit.catalog.locate(packed).await.unwrap(), Some(small.extents[0].blob));
+    assert_eq!(kit.catalog.known_blobs(vec![id]).await.unwrap(), [id]);
+}
+
+pub async fn a_rename_keeps_versions(kit: &Kit) {
+    kit.done(Proposal::SetVersioning { bucket: kit.bucket, versioning: Versioning::Enabled }).await;
+    let (_, source) = kit.put_packed("a", 100).await;
+    let condition = WriteCondition::default();
+    let proposal =
+        Proposal::RenameObject { source: kit.source("a", &source), key: key("b"), condition };
+    let moved = kit.version(proposal).await.unwrap();
+    assert_ne!(moved.version_id, source.version_id);
+    let marker = kit.catalog.object(kit.bucket, &key("a"), None).await.unwrap().unwrap();
+    assert!(marker.delete_marker);
+    let old = kit.catalog.object(kit.bucket, &key("a"), Some(source.version_id)).await.unwrap();
+    assert_eq!(old, Some(source));
 }

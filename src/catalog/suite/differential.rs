@@ -34,6 +34,11 @@ pub enum Step {
         stale: bool,
         version: Option<usize>,
     },
+    Rename {
+        from: usize,
+        to: usize,
+        guarded: bool,
+    },
     Delete {
         /// Keys, and which of their versions from the newest on.
         keys: Vec<(usize, Option<usize>)>,
@@ -117,6 +122,8 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(key, data, condition)| Step::Put { key, data, condition }),
         3 => (key(), key(), prop::bool::weighted(0.1), version())
             .prop_map(|(from, to, stale, version)| Step::Copy { from, to, stale, version }),
+        2 => (key(), key(), prop::bool::weighted(0.2))
+            .prop_map(|(from, to, guarded)| Step::Rename { from, to, guarded }),
         4 => (
             prop::collection::vec((key(), version()), 1..6),
             prop::bool::weighted(0.2),
@@ -284,6 +291,11 @@ impl Pair {
             Step::Versioning { suspend } => Proposal::SetVersioning {
                 bucket,
                 versioning: if suspend { Versioning::Suspended } else { Versioning::Enabled },
+            },
+            Step::Rename { from, to, guarded } => Proposal::RenameObject {
+                source: self.source(from, false).await,
+                key: key(KEYS[to]),
+                condition: if guarded { if_absent() } else { WriteCondition::default() },
             },
             Step::Delete { keys, guarded, bypass } => {
                 let mut entries = Vec::new();

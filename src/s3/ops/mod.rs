@@ -35,6 +35,7 @@ mod preflight;
 mod prelude;
 mod probes;
 mod put_object;
+mod rename_object;
 mod upload;
 mod upload_part;
 mod upload_part_copy;
@@ -124,6 +125,7 @@ async fn of_versions(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
         Operation::PutObjectRetention => object_lock::put_object_retention(s3, request).await,
         Operation::GetObjectLegalHold => object_lock::get_object_legal_hold(s3, request).await,
         Operation::PutObjectLegalHold => object_lock::put_object_legal_hold(s3, request).await,
+        Operation::RenameObject => rename_object::rename_object(s3, request).await,
         _ => configuration(s3, request).await,
     }
 }
