@@ -105,7 +105,7 @@ operations! {
     GET Bucket "ownershipControls" GetBucketOwnershipControls Probe;
     GET Bucket "logging" GetBucketLogging Probe;
     GET Bucket "notification" GetBucketNotificationConfiguration Probe;
-    GET Bucket "accelerate" GetBucketAccelerateConfiguration Probe;
+    GET Bucket "accelerate" GetBucketAccelerateConfiguration Full;
     GET Bucket "requestPayment" GetBucketRequestPayment Probe;
     GET Bucket "analytics" ListBucketAnalyticsConfigurations Probe;
     GET Bucket "inventory" ListBucketInventoryConfigurations Probe;
@@ -136,10 +136,10 @@ operations! {
     DELETE Bucket "publicAccessBlock" DeletePublicAccessBlock Full;
     PUT Bucket "ownershipControls" PutBucketOwnershipControls Refused;
     DELETE Bucket "ownershipControls" DeleteBucketOwnershipControls Refused;
-    PUT Bucket "logging" PutBucketLogging Refused;
-    PUT Bucket "notification" PutBucketNotificationConfiguration Refused;
-    PUT Bucket "accelerate" PutBucketAccelerateConfiguration Refused;
-    PUT Bucket "requestPayment" PutBucketRequestPayment Refused;
+    PUT Bucket "logging" PutBucketLogging Full;
+    PUT Bucket "notification" PutBucketNotificationConfiguration Full;
+    PUT Bucket "accelerate" PutBucketAccelerateConfiguration Full;
+    PUT Bucket "requestPayment" PutBucketRequestPayment Full;
     PUT Bucket "analytics" PutBucketAnalyticsConfiguration Refused;
     DELETE Bucket "analytics" DeleteBucketAnalyticsConfiguration Refused;
     PUT Bucket "inventory" PutBucketInventoryConfiguration Refused;
@@ -216,6 +216,50 @@ fn sub_resource(scope: Scope, name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/s3-compatibility.md");
+    const BEGIN: &str =
+        "<!-- made from src/s3/operation.rs: UPDATE_DOCS=1 cargo test operation -->\n";
+    const END: &str = "<!-- end -->\n";
+
+    /// The table as the page shows it.
+    fn markdown() -> String {
+        let mut out = String::from("| Operation | Request | State |\n|---|---|---|\n");
+        for row in OPERATIONS {
+            let path = match row.scope {
+                Scope::Service => "/",
+                Scope::Bucket => "/bucket",
+                Scope::Object => "/bucket/key",
+            };
+            let query = match row.sub_resource {
+                "" => String::new(),
+                name => format!("?{name}"),
+            };
+            let state = match row.support {
+                Support::Full => "yes",
+                Support::Probe => "as of a bucket where it was never configured",
+                Support::Refused => "501 NotImplemented",
+            };
+            let copies = matches!(row.operation, Operation::CopyObject | Operation::UploadPartCopy);
+            let with = if copies { " with `x-amz-copy-source`" } else { "" };
+            let request = format!("`{} {path}{query}`{with}", row.method);
+            out += &format!("| {} | {request} | {state} |\n", row.name);
+        }
+        out
+    }
+
+    #[test]
+    fn the_table_of_the_page_is_this_one() {
+        let page = std::fs::read_to_string(PAGE).expect("the page is there");
+        let (before, rest) = page.split_once(BEGIN).expect("the table begins");
+        let (_, after) = rest.split_once(END).expect("the table ends");
+        let wanted = format!("{before}{BEGIN}{}{END}{after}", markdown());
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(PAGE, &wanted).expect("docs/ is writable");
+        } else {
+            assert!(page == wanted, "run: UPDATE_DOCS=1 cargo test operation");
+        }
+    }
 
     fn check(method: &Method, scope: Scope, query: &[&str], want: Result<Operation, Unidentified>) {
         assert_eq!(

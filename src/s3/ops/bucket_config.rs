@@ -88,6 +88,17 @@ pub fn stored_xml(request: &S3Request<'_>, name: &str, missing: S3ErrorCode) -> 
     stored(request, name, missing).map(response::xml)
 }
 
+/// Puts a document in the place of the one of that name.
+pub async fn set(
+    s3: &S3State,
+    request: &S3Request<'_>,
+    name: &str,
+    document: String,
+) -> Result<(), S3Error> {
+    let bucket = request.bucket()?.id;
+    Ok(s3.store.set_bucket_config(bucket, name, Some(document.into_bytes())).await?)
+}
+
 async fn store(
     s3: &S3State,
     request: &S3Request<'_>,
@@ -95,8 +106,7 @@ async fn store(
     document: String,
     status: StatusCode,
 ) -> S3Result {
-    let bucket = request.bucket()?.id;
-    s3.store.set_bucket_config(bucket, name, Some(document.into_bytes())).await?;
+    set(s3, request, name, document).await?;
     Ok(response::empty(status))
 }
 

@@ -7,6 +7,7 @@ mod abort_multipart_upload;
 mod acl;
 mod bucket_config;
 mod bucket_policy;
+mod bucket_settings;
 mod bucket_versioning;
 mod complete_multipart_upload;
 mod copy_object;
@@ -149,6 +150,26 @@ async fn configuration(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
         }
         Operation::DeletePublicAccessBlock => {
             bucket_policy::delete_public_access_block(s3, request).await
+        }
+        _ => settings(s3, request).await,
+    }
+}
+
+/// Settings that change nothing, then what is only probed for.
+async fn settings(s3: &S3State, request: &mut S3Request<'_>) -> S3Result {
+    match request.operation {
+        Operation::GetBucketAccelerateConfiguration => {
+            bucket_settings::get_bucket_accelerate(request).await
+        }
+        Operation::PutBucketAccelerateConfiguration => {
+            bucket_settings::put_bucket_accelerate(s3, request).await
+        }
+        Operation::PutBucketRequestPayment => {
+            bucket_settings::put_bucket_request_payment(s3, request).await
+        }
+        Operation::PutBucketLogging => bucket_settings::put_bucket_logging(s3, request).await,
+        Operation::PutBucketNotificationConfiguration => {
+            bucket_settings::put_bucket_notification(s3, request).await
         }
         _ => probes::probe(s3, request).await,
     }

@@ -23,7 +23,6 @@ fn unset(operation: Operation) -> Option<Unset> {
     Some(match operation {
         Op::GetBucketLogging => Unset::Empty("BucketLoggingStatus"),
         Op::GetBucketNotificationConfiguration => Unset::Empty("NotificationConfiguration"),
-        Op::GetBucketAccelerateConfiguration => Unset::Empty("AccelerateConfiguration"),
         Op::GetBucketRequestPayment => {
             Unset::One("RequestPaymentConfiguration", "Payer", "BucketOwner")
         }

@@ -7,8 +7,8 @@ use crate::store::StoreError;
 /// Moves an object to another key of its bucket in one commit; no byte is copied. Here it works in
 /// every bucket, also where versions are kept: the old key then gets a delete marker.
 ///
-/// **Errors** `InvalidRequest` without a source, `NoSuchKey`, `PreconditionFailed` for conditions on
-/// the source (`x-amz-rename-source-if-*`) or on what stands under the new key (`If-*`);
+/// **Errors** `InvalidRequest` without a source, `NoSuchKey`, `PreconditionFailed` for conditions
+/// on the source (`x-amz-rename-source-if-*`) or on what stands under the new key (`If-*`);
 /// `ConditionalRequestConflict` when the source changes meanwhile.
 /// **Source** AWS S3 API reference, RenameObject.
 pub async fn rename_object(s3: &S3State, request: &S3Request<'_>) -> S3Result {

@@ -88,3 +88,46 @@ fn cors_01_pages_of_allowed_origins_see_answers() {
         }
     });
 }
+
+#[test]
+fn settings_that_ask_for_nothing_are_taken_and_others_refused_by_name() {
+    with_front(|front| async move {
+        let accelerate =
+            "<AccelerateConfiguration><Status>Enabled</Status></AccelerateConfiguration>";
+        let empty = front.get("/tst?accelerate").send().await.expect(OK);
+        assert_eq!(empty.element("Status"), "");
+        checked(&front, "/tst?accelerate", accelerate).send().await.expect(OK);
+        let wrong = accelerate.replace("Enabled", "On");
+        checked(&front, "/tst?accelerate", &wrong).send().await.expect_error(400, "MalformedXML");
+        let shown = front.get("/tst?accelerate").send().await.expect(OK);
+        assert_eq!(shown.element("Status"), "Enabled");
+        let payer = |who| {
+            format!(
+                "<RequestPaymentConfiguration><Payer>{who}</Payer></RequestPaymentConfiguration>"
+            )
+        };
+        for (target, document, status, code) in [
+            ("/tst?requestPayment", payer("BucketOwner"), OK, ""),
+            ("/tst?requestPayment", payer("Requester"), 501, "NotImplemented"),
+            ("/tst?requestPayment", payer("Me"), 400, "MalformedXML"),
+            ("/tst?logging", "<BucketLoggingStatus/>".to_owned(), OK, ""),
+            (
+                "/tst?logging",
+                "<BucketLoggingStatus><LoggingEnabled/></BucketLoggingStatus>".to_owned(),
+                501,
+                "NotImplemented",
+            ),
+            ("/tst?notification", "<NotificationConfiguration/>".to_owned(), OK, ""),
+            (
+                "/tst?notification",
+                "<NotificationConfiguration><TopicConfiguration/></NotificationConfiguration>"
+                    .to_owned(),
+                501,
+                "NotImplemented",
+            ),
+        ] {
+            let answer = checked(&front, target, &document).send().await.expect(status);
+            assert_eq!(answer.element("Code"), code, "{target} {document}");
+        }
+    });
+}
