@@ -24,12 +24,16 @@ export GOBLIN_ROOT_ACCESS_KEY=$AWS_ACCESS_KEY_ID GOBLIN_ROOT_SECRET_KEY=$AWS_SEC
 count() {
     local op=$1 requests=$2; shift 2
     rm -rf "$work/data" "$work/out"
-    valgrind --tool=callgrind --callgrind-out-file="$work/out" --log-file="$work/log" \
+    # The server refuses settings in the environment that it does not know.
+    env -u GOBLIN_BENCH -u GOBLIN_BIN valgrind --tool=callgrind --callgrind-out-file="$work/out" --log-file="$work/log" \
         "$server" serve --data-dir "$work/data" --listen-address 127.0.0.1 --http-port 0 \
         --admin-address 127.0.0.1:0 --memory 16M --small-memory 16M --log-segment 16M --cores 1 \
         --request-log off > "$work/server.log" 2>&1 &
     pid=$!
-    for _ in $(seq 600); do [ -s "$work/data/endpoint" ] && break; sleep 0.1; done
+    until [ -s "$work/data/endpoint" ]; do
+        kill -0 "$pid" 2>/dev/null || { cat "$work/server.log" >&2; exit 1; }
+        sleep 0.1
+    done
     local url; url=$(cat "$work/data/endpoint")
     case $url in http*) ;; *) url=http://127.0.0.1:$url ;; esac
     "$bench" put --url "${url%/}/b" --create-bucket --objects 50 --size "$size" -c 1 \

@@ -215,12 +215,13 @@ class Results:
         base = {r["round"]: r[column] for r in self.rows
                 if (r["cell"], r["side"]) == (cell, reference)}
         return [r[column] / base[r["round"]] for r in self.rows
-                if (r["cell"], r["side"]) == (cell, side) and base.get(r["round"])]
+                if (r["cell"], r["side"]) == (cell, side) and base.get(r["round"])
+                and r[column] is not None]
 
     def table(self, reference=None):
         head = "| cell | side | req/s | MB/s | p50 us | p99 us | TTFB p50 us | server us/req | " \
                "client busy | foreign |"
-        head += f" vs {reference} |" if reference else ""
+        head += f" vs {reference} | CPU vs {reference} |" if reference else ""
         lines = [head, "|---" * (head.count("|") - 1) + "|"]
         for cell, side in self.cells():
             def med(column, cell=cell, side=side):
@@ -230,7 +231,11 @@ class Results:
                    f"{med('client_busy')} | {med('foreign')} |"
             if reference:
                 same = side == reference
-                line += f" {'1' if same else spread(self.ratios(cell, side, reference))} |"
+                # The reference's CPU time a request over this side's: more is better, and other
+                # programs on the machine move it less than they move the rates.
+                cpu = [1 / r for r in self.ratios(cell, side, reference, "server_us") if r]
+                line += f" {'1' if same else spread(self.ratios(cell, side, reference))} |" \
+                        f" {'1' if same else spread(cpu)} |"
             lines.append(line)
         return lines
 

@@ -139,6 +139,7 @@ impl Place {
             name: BucketName::new("bench-1").expect("a name"),
             owner: OwnerId::new("o"),
             location: String::new(),
+            object_lock: false,
         };
         let Committed::Bucket { bucket, .. } = catalog.commit(proposal).await.expect("commits")
         else {
