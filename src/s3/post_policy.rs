@@ -15,8 +15,9 @@ use super::time::parse_iso_date;
 
 /// Fields that need no condition, in lower case.
 const EXEMPT: [&str; 5] = ["awsaccesskeyid", "file", "policy", "signature", "x-amz-signature"];
-/// Fields that a page may add for itself.
-const IGNORED_PREFIX: &str = "x-ignore-";
+/// Beginnings of further such fields: those that a page adds for itself, and checksums, which can
+/// only refuse a file and are known when the file is, long after the policy was signed.
+const EXEMPT_PREFIXES: [&str; 2] = ["x-ignore-", "x-amz-checksum-"];
 
 /// A policy that was read.
 #[derive(Debug, PartialEq, Eq)]
@@ -163,7 +164,8 @@ impl PostPolicy {
         let extra: Vec<String> = ["bucket".to_owned()]
             .into_iter()
             .chain(sent)
-            .filter(|name| !EXEMPT.contains(&name.as_str()) && !name.starts_with(IGNORED_PREFIX))
+            .filter(|name| !EXEMPT.contains(&name.as_str()))
+            .filter(|name| !EXEMPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
             .filter(|name| !named(name))
             .collect();
         if extra.is_empty() {
@@ -273,6 +275,7 @@ mod tests {
         assert!(!check(&fine[..2], "b", "u/x", 0), "a field that is named must be there");
         let mut more = fine.to_vec();
         more.extend([("x-ignore-a", "1"), ("Policy", "p"), ("x-amz-signature", "s")]);
+        more.push(("x-amz-checksum-sha256", "c"));
         assert!(check(&more, "b", "u/x", 0));
         more.push(("x-amz-meta-a", "1"));
         assert!(!check(&more, "b", "u/x", 0));
