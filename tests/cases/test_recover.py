@@ -1,5 +1,7 @@
 """check and recover with the real binary: what is damaged is told, what is lost comes back."""
 
+import base64
+import hashlib
 import json
 import os
 import random
@@ -44,6 +46,43 @@ def fill(client, bucket="bkt", prefix="k"):
     last = ops.upload_part(client, bucket, "parts", upload, 2, b"end")
     ops.complete(client, bucket, "parts", upload, [(1, etag), (2, last)])
     ops.upload_part(client, bucket, "open", ops.create_upload(client, bucket, "open"), 3, b"part")
+
+
+CORS = (b"<CORSConfiguration><CORSRule><AllowedMethod>GET</AllowedMethod>"
+        b"<AllowedOrigin>https://example.com</AllowedOrigin></CORSRule></CORSConfiguration>")
+TAGS = b"<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>"
+VERSIONING = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+
+
+def with_md5(body):
+    return {"Content-MD5": base64.b64encode(hashlib.md5(body).digest()).decode()}
+
+
+def fill_versioned(client, bucket="vbk"):
+    """Versions, a delete marker, tags and configuration documents."""
+    check(client.put(f"/{bucket}"), 200)
+    check(client.put(f"/{bucket}", VERSIONING, with_md5(VERSIONING), "versioning="), 200)
+    check(client.put(f"/{bucket}", CORS, with_md5(CORS), "cors="), 200)
+    for number, size in enumerate((10, 400_000, 20)):
+        ops.put(client, bucket, "k", ops.body_of(size, number))
+    check(client.put(f"/{bucket}/k", TAGS, with_md5(TAGS), "tagging="), 200)
+    ops.put(client, bucket, "marked", b"x")
+    check(client.delete(f"/{bucket}/marked"), 204)
+
+
+def versions(client, bucket="vbk"):
+    """Everything of a versioned bucket that a client can see."""
+    listing = check(client.get(f"/{bucket}", "versions="), 200)
+    seen = {}
+    for entry in listing.xml.findall("Version") + listing.xml.findall("DeleteMarker"):
+        fields = {child.tag: child.text for child in entry if len(child) == 0}
+        key, version = fields["Key"], fields["VersionId"]
+        body = client.get(f"/{bucket}/{key}", f"versionId={version}").body
+        seen[key, version] = (entry.tag, fields, body if entry.tag == "Version" else None)
+    seen["cors"] = check(client.get(f"/{bucket}", "cors="), 200).body
+    seen["versioning"] = check(client.get(f"/{bucket}", "versioning="), 200).body
+    seen["tags"] = check(client.get(f"/{bucket}/k", "tagging="), 200).body
+    return seen
 
 
 def contents(client, bucket="bkt"):
@@ -179,6 +218,25 @@ def test_a_damaged_catalog_is_made_again(filled, name):
     assert started_contents(store) == wanted
     former = list(store.data.glob("catalog.sqlite.former-*"))
     assert bool(former) == (name not in ("deleted", "file deleted, log of it kept"))
+
+
+def test_versions_tags_and_configuration_come_back(own_store):
+    client = Client(own_store.endpoint(), MAIN)
+    fill_versioned(client)
+    wanted = versions(client)
+    assert len(wanted) == 5 + 3
+    client.close()
+    own_store.kill()
+    assert command(own_store, "check")[1]["other_versions"] == 4
+    damage("bits", own_store.data)
+    code, report = command(own_store, "recover")
+    assert (code, report["problems"]) == (OK, [])
+    own_store.start()
+    client = Client(own_store.endpoint(), MAIN)
+    assert versions(client) == wanted
+    client.close()
+    code, summary = command(own_store, "backup", "--to", str(own_store.directory / "copy"))
+    assert code == OK and summary["blobs"] == 4
 
 
 def test_a_deleted_catalog_is_made_again_at_the_start(filled):
