@@ -44,7 +44,8 @@ macro_rules! catalog_suite {
                 listed_fields_are_right, buckets_do_not_mix;
             locks: a_bucket_is_locked_for_good, a_governance_retention_can_be_bypassed,
                 a_compliance_retention_ends_by_time_alone, a_legal_hold_has_no_end,
-                new_versions_get_the_default, a_batch_goes_on_behind_a_lock;
+                new_versions_get_the_default, a_batch_goes_on_behind_a_lock,
+                a_renamed_object_stays_locked;
             versions: every_version_is_kept, what_was_there_before_is_the_null_version,
                 a_delete_covers_and_can_be_undone, the_next_version_comes_to_the_front,
                 a_suspended_bucket_has_one_null_version, blobs_live_as_long_as_a_version,

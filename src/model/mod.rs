@@ -12,6 +12,7 @@ pub mod commit;
 pub mod condition;
 pub mod ids;
 pub mod lock;
+pub mod mutation;
 pub mod object;
 pub mod upload;
 pub mod user;

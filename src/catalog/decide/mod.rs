@@ -183,14 +183,8 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
             create_bucket(view, at, name, owner, location, object_lock)
         }
         Proposal::DeleteBucket { id } => delete_bucket(view, id),
-        Proposal::BeginBlob { id } => match view.blob(id) {
-            None => Ok(intent(Intent::Begin(id))),
-            Some(_) => Err(CommitError::BlobNotPending(id)),
-        },
-        Proposal::AbandonBlob { id } => match view.blob(id) {
-            Some(BlobState::Pending) => Ok(intent(Intent::Abandon(id))),
-            _ => Ok(Decision::nothing(Committed::Done)),
-        },
+        Proposal::BeginBlob { id } => begin_blob(view, id),
+        Proposal::AbandonBlob { id } => Ok(abandon_blob(view, id)),
         Proposal::PutObject { bucket, key, owner, metadata, etag, checksum, data, condition } => {
             let put = Put { bucket, key, owner, metadata, etag, checksum, condition };
             put_object(view, at, put, data)
@@ -247,6 +241,20 @@ pub fn decide(view: &dyn View, at: Moment, proposal: Proposal) -> Decided {
         Proposal::DeleteAccessKey { access_key } => delete_access_key(view, access_key),
         Proposal::Relocate { data, from } => relocate(view, data, from),
         other => settings::decide(view, at, other),
+    }
+}
+
+fn begin_blob(view: &dyn View, id: BlobId) -> Decided {
+    match view.blob(id) {
+        None => Ok(intent(Intent::Begin(id))),
+        Some(_) => Err(CommitError::BlobNotPending(id)),
+    }
+}
+
+fn abandon_blob(view: &dyn View, id: BlobId) -> Decision {
+    match view.blob(id) {
+        Some(BlobState::Pending) => intent(Intent::Abandon(id)),
+        _ => Decision::nothing(Committed::Done),
     }
 }
 

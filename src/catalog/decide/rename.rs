@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Decided, Decision, Moment, View, copy_source, modified_ms, new_version_id, require_bucket,
+    Decided, Decision, Moment, View, copy_source, locks, modified_ms, new_version_id,
+    require_bucket,
 };
 use crate::model::commit::{CopySource, DeleteStep, Mutation};
 use crate::model::{
@@ -30,12 +31,13 @@ pub(super) fn rename_object(
     if key == source.key {
         return Ok(Decision::nothing(Committed::Object(object)));
     }
-    let version = ObjectVersion {
+    let mut version = ObjectVersion {
         lsn: at.lsn,
         version_id: new_version_id(&bucket, &key, at),
         modified_ms: modified_ms(at, replaced.as_deref()),
         ..ObjectVersion::clone(&object)
     };
+    locks::add_default(&bucket, &mut version.metadata, at);
     let answer = Committed::Object(Arc::new(version.clone()));
     let step = end_of(&bucket, at, source.key, &object);
     let mutation = Mutation::RenameObject { bucket: bucket.id, key, version, step };

@@ -8,7 +8,7 @@ use crate::model::commit::{DeleteEntry, ProposedData};
 use crate::model::lock::{DefaultRetention, ObjectLock, Retention, RetentionMode, RetentionPeriod};
 use crate::model::{
     BucketName, CommitError, Committed, ObjectMetadata, ObjectVersion, Proposal, VersionId,
-    Versioning,
+    Versioning, WriteCondition,
 };
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -183,4 +183,15 @@ pub async fn a_batch_goes_on_behind_a_lock(kit: &Kit) {
     assert_eq!(kit.get("b").await, None);
     let found = kit.catalog.object(kit.bucket, &key("a"), Some(version.version_id)).await;
     assert_eq!(found.unwrap(), Some(version));
+}
+
+pub async fn a_renamed_object_stays_locked(kit: &Kit) {
+    locked(kit).await;
+    let version = put_locked(kit, None, Some(true)).await.unwrap();
+    let source = kit.source_version("a", &version);
+    let (key, condition) = (key("b"), WriteCondition::default());
+    let renamed = kit.version(Proposal::RenameObject { source, key, condition }).await.unwrap();
+    assert_eq!(renamed.metadata.legal_hold, Some(true));
+    assert_eq!(remove(kit, &version, true).await, Err(CommitError::Locked));
+    assert!(kit.get("a").await.unwrap().delete_marker);
 }
