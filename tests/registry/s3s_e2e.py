@@ -5,7 +5,7 @@ import sys
 
 CASES = 18
 # Operations that the store does not have yet. A case that passes must leave this list.
-NOT_YET = {"test_assume_role", "test_object_tagging"}
+NOT_YET = {"test_assume_role"}
 
 
 def main():
