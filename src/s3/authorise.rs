@@ -108,12 +108,21 @@ fn lists_allow(caller: &User, bucket: &Bucket, asked: &Asked<'_>) -> bool {
         (Needs::Ownership, _) | (Needs::ObjectOwnership, None) => false,
         // Who may list the bucket may know that an object is not there.
         (Needs::BucketRead, _) | (Needs::ObjectRead, None) => acl.lets_read(anonymous),
-        (Needs::BucketWrite, _) => acl.lets_write(),
+        // The right to write does not reach into the past: what versions keep is the owner's.
+        (Needs::BucketWrite, _) => acl.lets_write() && !removes_version(asked),
         (Needs::ObjectRead, Some(object)) => {
             owns(object) || heeded(object.metadata.acl).lets_read(anonymous)
         }
         (Needs::ObjectOwnership, Some(object)) => owns(object),
     }
+}
+
+/// Whether bytes would be gone for good, rather than covered.
+///
+/// **Source** AWS S3 user guide, "Access control list (ACL) overview": WRITE includes
+/// s3:DeleteObjectVersion only for the bucket's owner.
+fn removes_version(asked: &Asked<'_>) -> bool {
+    asked.versioned && asked.operation == Operation::DeleteObject
 }
 
 /// What the bucket's policy gives to everybody.
@@ -223,6 +232,10 @@ mod tests {
             }
         }
         assert!(!allowed(Operation::PutBucketAcl, &bob, write));
+        let bucket = bucket(write);
+        let removes = asked(Operation::DeleteObject, Some(&bucket));
+        assert!(authorise(&bob, removes).is_ok());
+        assert!(authorise(&bob, Asked { versioned: true, ..removes }).is_err());
         assert!(!allowed(Operation::DeleteBucket, &bob, write));
     }
 

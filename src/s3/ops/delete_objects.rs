@@ -37,7 +37,8 @@ pub async fn delete_objects(s3: &S3State, request: &mut S3Request<'_>) -> S3Resu
         let key = object.child_text("Key").ok_or(S3ErrorCode::MalformedXML)?.to_owned();
         let version = object.child_text("VersionId").filter(|text| !text.is_empty());
         let mut named = Named { key, version: version.map(str::to_owned), conditional: false };
-        match entry_of(object, &mut named) {
+        let entry = entry_of(object, &mut named);
+        match entry.and_then(|entry| may_remove(request, &entry).map(|()| entry)) {
             Ok(entry) => {
                 entries.push(entry);
                 names.push(named);
@@ -90,6 +91,21 @@ fn entry_of(object: &xml::Element<'_>, named: &mut Named) -> Result<DeleteEntry,
         KeyError::TooLong { .. } => S3ErrorCode::KeyTooLongError,
     })?;
     Ok(DeleteEntry { key, version, condition })
+}
+
+/// What the whole request was not judged by: that an entry names a version.
+///
+/// **Errors** `AccessDenied`.
+fn may_remove(request: &S3Request<'_>, entry: &DeleteEntry) -> Result<(), S3Error> {
+    let asked = Asked {
+        operation: Operation::DeleteObject,
+        bucket: Some(request.bucket()?),
+        key: Some(&entry.key),
+        versioned: entry.version.is_some(),
+        object: None,
+        expected_owner: None,
+    };
+    authorise(request.caller(), asked)
 }
 
 fn write_deleted(xml: &mut XmlWriter, named: &Named, marker: Option<VersionId>) {

@@ -73,6 +73,29 @@ fn lists_are_set_shown_and_taken_back() {
 }
 
 #[test]
+fn who_may_write_may_not_remove_versions() {
+    with_front(|front| async move {
+        front.put("/tst?acl").header("x-amz-acl", "public-read-write").send().await.expect(OK);
+        let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+        front.put("/tst?versioning").body(enabled).send().await.expect(OK);
+        let put = front.put("/tst/k").body("kept").send().await.expect(OK);
+        let id = put.header("x-amz-version-id").to_owned();
+        let target = format!("/tst/k?versionId={id}");
+        front.delete(&target).user("bob").send().await.expect_error(403, "AccessDenied");
+        let document = format!(
+            "<Delete><Object><Key>k</Key><VersionId>{id}</VersionId></Object>\
+             <Object><Key>k</Key></Object></Delete>"
+        );
+        let md5 = super::requests::md5_of(&document);
+        let batch = front.post("/tst?delete").user("bob").header("content-md5", &md5);
+        let answer = batch.body(document).send().await.expect(OK);
+        assert_eq!(answer.elements("Code"), ["AccessDenied"]);
+        assert_eq!(answer.elements("DeleteMarker"), ["true"]);
+        assert_eq!(front.get(&target).send().await.expect(OK).text(), "kept");
+    });
+}
+
+#[test]
 fn what_no_canned_form_says_is_refused() {
     with_front(|front| async move {
         front.put("/tst?acl").send().await.expect_error(400, "MissingSecurityHeader");

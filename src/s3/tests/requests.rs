@@ -163,7 +163,7 @@ fn del_03_exactly_the_named_keys_go() {
     });
 }
 
-fn md5_of(text: &str) -> String {
+pub(super) fn md5_of(text: &str) -> String {
     use base64::Engine as _;
     let digests = crate::digest::digest(&crate::digest::DigestRequest::default(), text.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(digests.md5)
